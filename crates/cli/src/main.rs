@@ -1,0 +1,2 @@
+//! The outlast binary: one file per verb.
+fn main() {}

@@ -1,0 +1,1 @@
+//! One node's whole behaviour, without IO: step(now, input) gives outputs.

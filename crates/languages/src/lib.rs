@@ -1,0 +1,1 @@
+//! Open Workflow documents: text to Program, with diagnostics that point.

@@ -1,0 +1,80 @@
+//! Content digests: 256 bits of BLAKE3, shown as hexadecimal.
+
+use std::fmt;
+
+use minicbor::{Decode, Encode};
+
+/// The digest of a definition, a value or a request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Digest(#[cbor(n(0), with = "minicbor::bytes")] [u8; 32]);
+
+impl Digest {
+    /// Digests a run of bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// Takes 32 bytes as they are, such as those of a stored digest.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The first eight bytes as a number: enough to tell the parts of one execution apart.
+    pub fn short(&self) -> u64 {
+        u64::from_be_bytes(self.0[..8].try_into().expect("a digest has 32 bytes"))
+    }
+
+    /// Reads 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let hash = blake3::Hash::from_hex(text).ok()?;
+        Some(Self(*hash.as_bytes()))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}…", self.short())
+    }
+}
+
+/// Digests several fields so that no two lists of fields give the same bytes.
+///
+/// Each field is preceded by its length: `("ab", "c")` and `("a", "bc")` differ.
+#[derive(Default)]
+pub struct Digester(blake3::Hasher);
+
+impl Digester {
+    /// Starts a digest of a kind of thing; two kinds never share a digest.
+    pub fn new(kind: &str) -> Self {
+        Self::default().field(kind.as_bytes())
+    }
+
+    /// Adds one field.
+    pub fn field(mut self, bytes: &[u8]) -> Self {
+        self.0.update(&(bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
+        self
+    }
+
+    /// Adds a number.
+    pub fn number(self, number: u64) -> Self {
+        self.field(&number.to_be_bytes())
+    }
+
+    /// The digest of everything added.
+    pub fn finish(self) -> Digest {
+        Digest(*self.0.finalize().as_bytes())
+    }
+}

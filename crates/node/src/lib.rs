@@ -1,0 +1,1 @@
+//! The shell: driver, clock, journal, services, workers and the HTTP API.

@@ -1,0 +1,1 @@
+//! A virtual world for production engines: clock, disk, services with a ledger, faults, checkers.

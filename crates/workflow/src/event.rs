@@ -1,0 +1,122 @@
+//! What can happen to an execution.
+
+use minicbor::{Decode, Encode};
+use outlast_expressions::Value;
+use outlast_lineage::{BranchId, EffectId, Epoch, ExecutionId, NodeId};
+
+use crate::{Fault, Outcome};
+
+/// Who advances an execution, and in which of its terms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Author {
+    /// The node.
+    pub node: NodeId,
+    /// Its term: rises with every start of the node.
+    pub epoch: Epoch,
+}
+
+/// What a command is answered with: a number that is never given twice in one execution. An event
+/// with a ticket nobody waits for changes nothing but the ledger.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Ticket(#[n(0)] pub u64);
+
+/// Something that happened and may move the execution on.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A call was answered, or it is known that no answer will come.
+    Answered {
+        /// The call's ticket.
+        ticket: Ticket,
+        /// What came back.
+        answer: Answer,
+    },
+    /// A worker evaluated an expression.
+    Evaluated {
+        /// The evaluation's ticket.
+        ticket: Ticket,
+        /// Its value, or why it has none.
+        result: Result<Value, String>,
+    },
+    /// A timer set by `Command::SetTimer` is due.
+    TimerFired(Ticket),
+    /// A CloudEvent came in that a subscription of this execution may want.
+    Arrived {
+        /// The number the engine gave the event; an execution consumes a number at most once.
+        number: u64,
+        /// The event, as a CloudEvent object.
+        event: Value,
+    },
+    /// A child execution was started, ended or was rolled back.
+    ChildEnded {
+        /// The ticket of `Command::StartChild` or `Command::CompensateChild`.
+        ticket: Ticket,
+        /// How.
+        outcome: Outcome,
+    },
+    /// Fuel was spent; go on.
+    Continue,
+    /// Someone asked to stop.
+    CancelRequested,
+    /// Someone asked to roll everything back and stop, and said why.
+    CompensateRequested(String),
+    /// Someone asked to hold.
+    SuspendRequested,
+    /// Someone asked to go on.
+    ResumeRequested,
+    /// Someone asked to try the failed task of a faulted execution again.
+    RetryRequested,
+    /// Someone found out what became of a parked effect.
+    Resolved {
+        /// The parked effect.
+        effect: EffectId,
+        /// What became of it.
+        resolution: Resolution,
+    },
+    /// A branch that was cut off came back.
+    Returned {
+        /// The branch.
+        branch: BranchId,
+        /// The epoch it was cut in; any other changes nothing but the ledger.
+        epoch: Epoch,
+        /// The branch as its holder left it.
+        remote: Box<crate::Execution>,
+    },
+}
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// It succeeded.
+    Succeeded(Value),
+    /// It definitely failed: the provider said so, or it was never reached.
+    Failed(Fault),
+    /// It may or may not have happened.
+    Unknown(Fault),
+}
+
+/// What a person found out about a parked effect.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Resolution {
+    /// It happened, with this result (forward) or it is undone (undo).
+    Done(Value),
+    /// It did not happen.
+    NotDone,
+    /// Ask again with the same key.
+    Retry,
+    /// Give it up: forward calls fault, undos are dropped; audited.
+    Abandon,
+}
+
+/// How an execution came to be.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Its id.
+    pub id: ExecutionId,
+    /// Its raw input.
+    pub input: Value,
+    /// Makes the stand-ins for secrets impossible to guess.
+    pub salt: [u8; 16],
+    /// Whether it must stay able to be rolled back after it completed: it is someone's child.
+    pub keep_plan: bool,
+}

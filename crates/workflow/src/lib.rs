@@ -1,0 +1,21 @@
+//! A workflow as a value: `Program` is what it says, `Execution` is how far it has come.
+//!
+//! `Execution::advance` takes one event and says what changed (`Delta`), what is to be done
+//! (`Command`) and what happened (`Happening`). Only the custodian of an execution advances it;
+//! everyone else applies deltas. Nothing here performs IO, reads a clock or draws random numbers.
+
+mod command;
+mod event;
+mod execution;
+mod fault;
+mod history;
+pub mod program;
+mod request;
+
+pub use command::{Command, EvaluationRequest};
+pub use event::{Answer, Author, Event, Resolution, Start, Ticket};
+pub use execution::{Advance, Delta, Execution, Status};
+pub use fault::{Fault, FaultKind};
+pub use history::{Happening, Outcome};
+pub use program::{Program, TaskId};
+pub use request::{Request, ResolvedAuthentication, Target};

@@ -1,0 +1,97 @@
+//! What languages compile to: a tree of tasks with dense numbers, plus graph regions.
+//!
+//! A program is made from a definition text and pinned by that text's digest. It is never written
+//! to a journal: every node compiles the same text to the same numbers.
+
+mod graph;
+mod policy;
+mod service;
+mod task;
+mod template;
+
+use std::sync::Arc;
+
+use outlast_expressions::Value;
+use outlast_lineage::Digest;
+
+pub use graph::{Graph, Link, Scatter, ScatterMethod, Source, Step};
+pub use policy::{Backoff, RetryPolicy};
+pub use service::{Authentication, HttpOutput, Secretive, Service};
+pub use task::{
+    Case, Catch, Class, Compensation, CompensationOrder, ErrorFilter, EventFilter, EventStrategy,
+    Flow, Idempotency, Kind, ListenEach, OnFailure, ReadMode, Task, Traits, Undo, Until,
+};
+pub use template::{Expression, Place, Span, Template};
+
+/// The number of a task, dense from zero, in document order.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, minicbor::Encode, minicbor::Decode,
+)]
+#[cbor(transparent)]
+pub struct TaskId(#[n(0)] pub u32);
+
+/// A compiled workflow definition.
+#[derive(Debug)]
+pub struct Program {
+    /// The digest of the definition's text: what an execution is pinned to.
+    pub digest: Digest,
+    /// Namespace, name and version, as the document says.
+    pub namespace: String,
+    /// The document's name.
+    pub name: String,
+    /// The document's version.
+    pub version: String,
+    /// The version of the language (`document.dsl`), which decides the spelling of error types.
+    pub dsl: String,
+    /// The document as a value, for `$workflow.definition` and `$task.definition`.
+    pub definition: Value,
+    /// All tasks by number. The first is the document's `do`.
+    pub tasks: Vec<Task>,
+    /// Checks and transforms the raw input of the workflow.
+    pub input: Transform,
+    /// Transforms and checks the output of the workflow.
+    pub output: Transform,
+    /// How long the whole run may take.
+    pub timeout: Option<Template>,
+    /// What an uncaught fault does.
+    pub on_fault: OnFault,
+    /// Names of the secrets the document declares.
+    pub secrets: Vec<String>,
+    /// `metadata.outlast.survival`, `placement` and the rest that single nodes do not read.
+    pub extension: Value,
+}
+
+impl Program {
+    /// The task every execution begins with.
+    pub const ROOT: TaskId = TaskId(0);
+
+    /// The task with a number.
+    pub fn task(&self, id: TaskId) -> &Task {
+        &self.tasks[id.0 as usize]
+    }
+}
+
+/// A filter of data between tasks: an optional schema and an optional expression.
+#[derive(Clone, Debug, Default)]
+pub struct Transform {
+    /// What the data must look like (input: before the transform; output, export: after).
+    pub schema: Option<Arc<dyn Schema>>,
+    /// What becomes of the data.
+    pub template: Option<Template>,
+}
+
+/// A compiled data schema. The interpreter does not know any schema language itself.
+pub trait Schema: Send + Sync + std::fmt::Debug {
+    /// Every violation, as a sentence that names the place in the value; none if it fits.
+    fn violations(&self, value: &Value) -> Vec<String>;
+}
+
+/// What an uncaught fault does to the rest of the run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnFault {
+    /// The run ends as faulted; what was done stays done (plain Open Workflow).
+    #[default]
+    Leave,
+    /// The whole run is rolled back first.
+    Compensate,
+}
