@@ -36,8 +36,15 @@ pub enum Command {
     },
     /// The timer is no longer needed; firing it does no harm.
     CancelTimer(Ticket),
-    /// Publish a CloudEvent to listeners on this node and to watchers.
-    Publish(Value),
+    /// Publish a CloudEvent to listeners on this node and to watchers; answer with
+    /// `Event::Answered` (`Succeeded(null)`) once it is stored. Its `id` is the same when it is asked
+    /// for again after a restart, so that publishing twice publishes once.
+    Publish {
+        /// Who waits.
+        ticket: Ticket,
+        /// The event, as a CloudEvent object.
+        event: Value,
+    },
     /// From now on, events that may fit are wanted as `Event::Arrived`; those still buffered too.
     Subscribe {
         /// Names the subscription.

@@ -15,11 +15,20 @@ pub struct Author {
     pub epoch: Epoch,
 }
 
-/// What a command is answered with: a number that is never given twice in one execution. An event
-/// with a ticket nobody waits for changes nothing but the ledger.
+/// What a command is answered with: never given twice in one execution. An event with a ticket
+/// nobody waits for changes nothing but the ledger.
+///
+/// It names the branch that waits, so that an answer finds it without a search, and a number that
+/// the branch counts up, so that every copy of the branch gives the same tickets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
-#[cbor(transparent)]
-pub struct Ticket(#[n(0)] pub u64);
+pub struct Ticket {
+    /// The branch that waits.
+    #[n(0)]
+    pub branch: BranchId,
+    /// Counted up by the branch.
+    #[n(1)]
+    pub number: u32,
+}
 
 /// Something that happened and may move the execution on.
 #[derive(Clone, Debug)]

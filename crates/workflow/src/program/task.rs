@@ -256,6 +256,8 @@ pub struct Traits {
     pub alternatives: Vec<TaskId>,
     /// How its provider is told of repetition.
     pub idempotency: Option<Idempotency>,
+    /// Whether some `compensate` names it in `until`.
+    pub milestone: bool,
 }
 
 /// What kind of effect a task has.
