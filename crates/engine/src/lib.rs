@@ -1,1 +1,26 @@
-//! One node's whole behaviour, without IO: step(now, input) gives outputs.
+//! One node's whole behaviour, without IO: `Engine::step(now, input)` gives outputs.
+//!
+//! A driver (the `node` crate, or the `simulator`) feeds `Input`s and carries out `Output`s. A step
+//! writes at most one journal record; every output says which record must be durable before it may
+//! leave. Same inputs, same outputs, byte for byte. See `docs/engine.md` for the contract.
+
+mod ask;
+mod engine;
+mod input;
+mod options;
+mod output;
+mod record;
+mod reply;
+
+pub use ask::{Ask, Filter, ParkedFilter, StartAsk, Which, WorkflowVersion};
+pub use engine::{Engine, RecoveryError};
+pub use input::{Caller, Input};
+pub use options::{EngineOptions, Limits, Quota, Retention};
+pub use output::{Action, Output, Report, Subject};
+pub use record::{
+    Advanced, Definition, Parent, Position, Publication, Record, RecordError, RecordKind, Sent,
+    ShardId, Started,
+};
+pub use reply::{
+    Condition, Counters, DefinitionSummary, Detail, ParkedItem, Refusal, Reply, Summary,
+};

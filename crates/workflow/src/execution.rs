@@ -11,7 +11,7 @@ use crate::{Author, Command, Event, Happening, Outcome, Program, Start};
 pub struct Execution;
 
 /// What one event changed. Applying it to a copy of the execution gives the same execution.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, minicbor::Encode, minicbor::Decode)]
 pub struct Delta;
 
 /// What one event did.

@@ -1,0 +1,162 @@
+//! What people and programs can ask of an engine.
+
+use std::sync::Arc;
+
+use outlast_expressions::Value;
+use outlast_lineage::{Digest, EffectId, ExecutionId};
+use outlast_workflow::{Program, Resolution};
+
+use crate::Condition;
+
+/// What can be asked. Each is answered by exactly one `Reply`.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// Register a definition. The driver has compiled the text; `Reply::Defined`.
+    Define {
+        /// The compiled text.
+        program: Arc<Program>,
+        /// The text, kept so that it can be compiled again after a restart.
+        text: Arc<str>,
+    },
+    /// All registered definitions, or those of a namespace; `Reply::Definitions`.
+    Definitions {
+        /// Only of this namespace.
+        namespace: Option<String>,
+    },
+    /// The text of one definition; `Reply::Definition`.
+    Definition {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Which version.
+        version: WorkflowVersion,
+    },
+    /// Start an execution; `Reply::Started`. Asking again with the same id or name, definition and
+    /// input gives the same answer and starts nothing.
+    Start(Box<StartAsk>),
+    /// One execution; `Reply::Shown`.
+    Show(Which),
+    /// Executions in order of their ids; `Reply::Listed`.
+    List(Filter),
+    /// Reply when the execution has ended; `Reply::Shown`.
+    Wait(Which),
+    /// Stop it; `Reply::Done`.
+    Cancel(Which),
+    /// Roll it back and stop; `Reply::Done`.
+    Compensate {
+        /// Which execution.
+        which: Which,
+        /// Why, for the history.
+        reason: String,
+    },
+    /// Hold it; `Reply::Done`.
+    Suspend(Which),
+    /// Let it go on; `Reply::Done`.
+    Resume(Which),
+    /// Try the failed task of a faulted execution again; `Reply::Done`.
+    Retry(Which),
+    /// Give an event to one execution only; `Reply::EventTaken`.
+    Signal {
+        /// Which execution.
+        which: Which,
+        /// A CloudEvent object.
+        event: Value,
+    },
+    /// Give an event to whoever listens on this node; `Reply::EventTaken`.
+    Publish {
+        /// A CloudEvent object.
+        event: Value,
+    },
+    /// Effects that wait for a person; `Reply::Parked`.
+    Parked(ParkedFilter),
+    /// Say what became of parked effects, one or many; `Reply::Resolved`.
+    Resolve {
+        /// Which ones.
+        filter: ParkedFilter,
+        /// What became of them.
+        resolution: Resolution,
+    },
+    /// Forget an ended execution; `Reply::Done`.
+    Delete(Which),
+}
+
+/// Which version of a definition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum WorkflowVersion {
+    /// The highest registered version, decided once, when asked.
+    Latest,
+    /// The version with this text.
+    Exactly(String),
+    /// Whatever was registered with this digest.
+    Digest(Digest),
+}
+
+impl WorkflowVersion {
+    /// Reads a document's or a caller's text: `latest` or a version.
+    pub fn of(text: &str) -> Self {
+        if text == "latest" { Self::Latest } else { Self::Exactly(text.to_owned()) }
+    }
+}
+
+/// A new execution.
+#[derive(Clone, Debug)]
+pub struct StartAsk {
+    /// Its id: the caller's, or a fresh one made by the driver.
+    pub id: ExecutionId,
+    /// A name of the caller's choice, unique in the namespace. With a name, `id` is only used if the
+    /// name is new.
+    pub name: Option<String>,
+    /// The definition's namespace, which is also the execution's.
+    pub namespace: String,
+    /// The definition's name.
+    pub workflow: String,
+    /// The definition's version.
+    pub version: WorkflowVersion,
+    /// Its input.
+    pub input: Value,
+    /// Sixteen random bytes that make the stand-ins for secrets impossible to guess.
+    pub salt: [u8; 16],
+}
+
+/// Which execution.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// By id.
+    Id(ExecutionId),
+    /// By the name its starter gave it.
+    Named {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+    },
+}
+
+/// Which executions. Everything that is not said fits.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Filter {
+    /// Of this namespace.
+    pub namespace: Option<String>,
+    /// Of the definition with this name.
+    pub workflow: Option<String>,
+    /// In this condition.
+    pub condition: Option<Condition>,
+    /// With ids after this one: where the page before ended.
+    pub after: Option<ExecutionId>,
+    /// At most this many; zero is the most an engine gives.
+    pub limit: usize,
+}
+
+/// Which parked effects. Everything that is not said fits.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ParkedFilter {
+    /// Of this execution.
+    pub which: Option<Which>,
+    /// This effect.
+    pub effect: Option<EffectId>,
+    /// Of this namespace.
+    pub namespace: Option<String>,
+    /// Of the definition with this name.
+    pub workflow: Option<String>,
+}

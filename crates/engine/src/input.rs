@@ -1,0 +1,59 @@
+//! What an engine can be told.
+
+use outlast_expressions::Value;
+use outlast_lineage::ExecutionId;
+use outlast_workflow::{Answer, Ticket};
+
+use crate::Ask;
+
+/// Names one request of the outside (an HTTP request, a command) until it is replied to. Given by
+/// the driver, never twice in one life of the engine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Caller(pub u64);
+
+/// What an engine can be told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Someone asked for something; exactly one `Action::Reply` with this caller follows, now or
+    /// after later inputs.
+    Asked {
+        /// Who gets the reply.
+        caller: Caller,
+        /// What is asked.
+        ask: Ask,
+    },
+    /// The caller went away; it gets no reply.
+    CallerLeft(Caller),
+    /// A call ordered by `Action::Call` came to an end.
+    Answered {
+        /// Whose call.
+        execution: ExecutionId,
+        /// Which call.
+        ticket: Ticket,
+        /// What became of it.
+        answer: Answer,
+    },
+    /// A worker finished what `Action::Evaluate` ordered.
+    Evaluated {
+        /// Whose evaluation.
+        execution: ExecutionId,
+        /// Which evaluation.
+        ticket: Ticket,
+        /// Its value, or why it has none.
+        result: Result<Value, String>,
+    },
+    /// The time of the last `Action::SetAlarm` has come. A stale or early ring does no harm.
+    AlarmRang,
+    /// Do one unit of the work that waits; to be given whenever `Engine::has_work`, in turn with
+    /// other inputs.
+    Turn,
+    /// Write down at most this many of the things whose newest state is only in the journal.
+    SnapshotWanted {
+        /// The most snapshots of this slice.
+        max: usize,
+    },
+    /// The disk takes no more: nothing is recorded until `StorageFreed`, and new work is refused.
+    StorageFull,
+    /// The disk takes records again.
+    StorageFreed,
+}

@@ -1,0 +1,141 @@
+//! What an engine wants done.
+
+use outlast_expressions::Value;
+use outlast_lineage::{Digest, ExecutionId, Time};
+use outlast_workflow::{EvaluationRequest, Happening, Request, Status, Ticket};
+
+use crate::{Caller, Position, Reply};
+
+/// One thing to do, and from when on it may be done.
+///
+/// The driver releases an output when the record at `after` is durable, and keeps the order of the
+/// outputs of one execution to one destination. `Persist` never waits.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Output {
+    /// The record that must be durable first: the newest one of the execution concerned.
+    pub after: Option<Position>,
+    /// What to do.
+    pub action: Action,
+}
+
+/// What to do.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Append a record to the journal. Positions come without gaps, in order.
+    Persist {
+        /// The record's position.
+        position: Position,
+        /// The record's bytes; `Record::decode` reads them.
+        record: Vec<u8>,
+    },
+    /// Call a service; answer with `Input::Answered`. The same execution and ticket may be ordered
+    /// again after a restart, with the same key.
+    Call {
+        /// Whose call.
+        execution: ExecutionId,
+        /// Which call.
+        ticket: Ticket,
+        /// The call.
+        request: Box<Request>,
+    },
+    /// The answer of a call or evaluation is no longer wanted; it may be broken off.
+    Abandon {
+        /// Whose call.
+        execution: ExecutionId,
+        /// Which call.
+        ticket: Ticket,
+    },
+    /// Evaluate an expression in a worker; answer with `Input::Evaluated`.
+    Evaluate {
+        /// Whose evaluation.
+        execution: ExecutionId,
+        /// Which evaluation.
+        ticket: Ticket,
+        /// The expression and what it sees.
+        request: Box<EvaluationRequest>,
+    },
+    /// Give `Input::AlarmRang` at this time; replaces the alarm set before. Nothing is no alarm.
+    SetAlarm(Option<Time>),
+    /// The answer to an `Input::Asked`.
+    Reply {
+        /// Who asked.
+        caller: Caller,
+        /// The answer.
+        reply: Reply,
+    },
+    /// Store this snapshot in place of an older one of the same subject.
+    Snapshot {
+        /// What it is a snapshot of.
+        subject: Subject,
+        /// It holds everything up to this record.
+        as_of: Position,
+        /// The snapshot.
+        bytes: Vec<u8>,
+    },
+    /// All snapshots and forgettings ordered before this are to be durable now; from then on no
+    /// record before `replay_from` is needed for recovery.
+    Compactable {
+        /// The first record that is still needed.
+        replay_from: Position,
+    },
+    /// Drop the snapshot of a subject, and the history of an execution.
+    Forget(Subject),
+    /// Tell whoever watches.
+    Report(Report),
+}
+
+/// What a snapshot is of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Subject {
+    /// The node's own few facts: its epoch and counters.
+    Node,
+    /// A registered definition, by the digest of its text.
+    Definition(Digest),
+    /// An execution, its tombstone included.
+    Execution(ExecutionId),
+    /// A buffered event, by its number.
+    Event(u64),
+}
+
+/// News for watchers. Lossy by nature: what counts is in the records.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Report {
+    /// Lines of an execution's history; the record at `position` holds the same.
+    Happened {
+        /// Whose history.
+        execution: ExecutionId,
+        /// The record.
+        position: Position,
+        /// When.
+        time: Time,
+        /// What.
+        happenings: Vec<Happening>,
+    },
+    /// An execution's status became another one.
+    StatusChanged {
+        /// Which execution.
+        execution: ExecutionId,
+        /// The new status.
+        status: Status,
+    },
+    /// A CloudEvent was published by an execution or by a caller.
+    Published {
+        /// Its number on this node.
+        number: u64,
+        /// The event.
+        event: Value,
+    },
+}
+
+impl Subject {
+    /// A key to store the subject's snapshot under: unique, in order of kind.
+    pub fn key(&self) -> Vec<u8> {
+        let (kind, rest): (u8, &[u8]) = match self {
+            Self::Node => (0, &[]),
+            Self::Definition(digest) => (1, digest.as_bytes()),
+            Self::Execution(execution) => (2, execution.as_bytes()),
+            Self::Event(number) => (3, &number.to_be_bytes()),
+        };
+        [&[kind], rest].concat()
+    }
+}

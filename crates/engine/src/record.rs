@@ -1,0 +1,259 @@
+//! Journal records: what a step changed, in the form that outlives the process.
+//!
+//! A record is a version byte and a CBOR array of numbered fields: fields may be added, none is
+//! ever reused. This release writes version 1 and reads version 1.
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use outlast_expressions::{Value, value};
+use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
+use outlast_workflow::{Delta, Happening, Ticket};
+
+/// The version of the record format that this release writes.
+pub(crate) const RECORD_VERSION: u8 = 1;
+
+/// A shard of a node's executions. There is one to begin with.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
+#[cbor(transparent)]
+pub struct ShardId(#[n(0)] pub u16);
+
+/// The place of a record in its shard's journal: dense, from one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Position(#[n(0)] pub u64);
+
+impl Position {
+    /// The place after this one.
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// One journal record.
+#[derive(Clone, Debug, Encode, Decode)]
+pub struct Record {
+    /// The shard it belongs to.
+    #[n(0)]
+    pub shard: ShardId,
+    /// Its place in the shard's journal.
+    #[n(1)]
+    pub position: Position,
+    /// When the step was taken.
+    #[n(2)]
+    pub time: Time,
+    /// What changed.
+    #[n(3)]
+    pub kind: RecordKind,
+}
+
+/// What changed.
+#[derive(Clone, Debug, Encode, Decode)]
+pub enum RecordKind {
+    /// A life of the node began. Nothing is ever written under an epoch that was written before.
+    #[n(0)]
+    Opened {
+        /// The node.
+        #[n(0)]
+        node: NodeId,
+        /// Its new epoch.
+        #[n(1)]
+        epoch: Epoch,
+    },
+    /// A definition was registered.
+    #[n(1)]
+    Defined(#[n(0)] Definition),
+    /// An execution was started.
+    #[n(2)]
+    Started(#[n(0)] Box<Started>),
+    /// An execution was advanced by one event.
+    #[n(3)]
+    Advanced(#[n(0)] Box<Advanced>),
+    /// An event came in from outside.
+    #[n(4)]
+    EventTaken(#[n(0)] Publication),
+    /// An ended execution was forgotten; its id and name stay taken until a time.
+    #[n(5)]
+    Forgotten {
+        /// Which execution.
+        #[n(0)]
+        execution: ExecutionId,
+        /// Until when its id and name are not given again.
+        #[n(1)]
+        until: Time,
+    },
+}
+
+/// A registered definition.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct Definition {
+    /// The digest of the text.
+    #[n(0)]
+    pub digest: Digest,
+    /// The document's namespace.
+    #[n(1)]
+    pub namespace: String,
+    /// The document's name.
+    #[n(2)]
+    pub name: String,
+    /// The document's version.
+    #[n(3)]
+    pub version: String,
+    /// The text.
+    #[n(4)]
+    pub text: String,
+}
+
+/// A started execution.
+#[derive(Clone, Debug, Encode, Decode)]
+pub struct Started {
+    /// Its id.
+    #[n(0)]
+    pub execution: ExecutionId,
+    /// The name its starter gave it.
+    #[n(1)]
+    pub name: Option<String>,
+    /// The definition it is pinned to.
+    #[n(2)]
+    pub definition: Digest,
+    /// Its input.
+    #[cbor(n(3), with = "value::codec")]
+    pub input: Value,
+    /// The execution that started it, if one did.
+    #[n(4)]
+    pub parent: Option<Parent>,
+    /// The execution right after its start, encoded.
+    #[n(5)]
+    pub state: ByteVec,
+    /// What happened.
+    #[n(6)]
+    pub happenings: Vec<Happening>,
+    /// Messages to other executions.
+    #[n(7)]
+    pub sent: Vec<Sent>,
+}
+
+/// Who started a child and what it waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct Parent {
+    /// The parent.
+    #[n(0)]
+    pub execution: ExecutionId,
+    /// The ticket of its `StartChild`.
+    #[n(1)]
+    pub ticket: Ticket,
+    /// Whether it waits for the child's end.
+    #[n(2)]
+    pub waits: bool,
+    /// How many executions stand above the child.
+    #[n(3)]
+    pub depth: u32,
+}
+
+/// An execution advanced by one event.
+#[derive(Clone, Debug, Encode, Decode)]
+pub struct Advanced {
+    /// Which execution.
+    #[n(0)]
+    pub execution: ExecutionId,
+    /// What changed in it.
+    #[n(1)]
+    pub delta: Delta,
+    /// What happened.
+    #[n(2)]
+    pub happenings: Vec<Happening>,
+    /// Messages to other executions.
+    #[n(3)]
+    pub sent: Vec<Sent>,
+    /// The event it published with this step.
+    #[n(4)]
+    pub published: Option<Publication>,
+    /// The number of the event that it was shown, if that was what advanced it.
+    #[n(5)]
+    pub arrived: Option<u64>,
+    /// Whether what advanced it was the first message of its inbox.
+    #[n(6)]
+    pub received: bool,
+}
+
+/// A message to another execution that needs no answer. It is in the inbox of the receiver from
+/// this record on, until a record of the receiver takes it out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum Sent {
+    /// Stop.
+    #[n(0)]
+    Cancel(#[n(0)] ExecutionId),
+    /// Nobody will ask to roll it back any more.
+    #[n(1)]
+    Release(#[n(0)] ExecutionId),
+}
+
+/// A numbered event.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+pub struct Publication {
+    /// Its number on this node.
+    #[n(0)]
+    pub number: u64,
+    /// When it was taken in.
+    #[n(1)]
+    pub time: Time,
+    /// The only execution it is for, if it is for one.
+    #[n(2)]
+    pub to: Option<ExecutionId>,
+    /// The CloudEvent object.
+    #[cbor(n(3), with = "value::codec")]
+    pub event: Value,
+}
+
+/// The bytes are not a record that this release can read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Written by a release with another format.
+    #[error("the record has format version {found}; this release reads version {RECORD_VERSION}")]
+    Version {
+        /// The version found.
+        found: u8,
+    },
+    /// There are no bytes.
+    #[error("the record is empty")]
+    Empty,
+    /// The bytes do not fit the format.
+    #[error("the record does not fit its format: {0}")]
+    Malformed(#[from] minicbor::decode::Error),
+}
+
+impl Record {
+    /// Writes the record.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![RECORD_VERSION];
+        minicbor::encode(self, &mut bytes).expect("writing to memory does not fail");
+        bytes
+    }
+
+    /// Reads a record.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+        match bytes.split_first() {
+            None => Err(RecordError::Empty),
+            Some((&RECORD_VERSION, rest)) => Ok(minicbor::decode(rest)?),
+            Some((&found, _)) => Err(RecordError::Version { found }),
+        }
+    }
+
+    /// The execution it is about, if it is about one.
+    pub fn execution(&self) -> Option<ExecutionId> {
+        match &self.kind {
+            RecordKind::Started(started) => Some(started.execution),
+            RecordKind::Advanced(advanced) => Some(advanced.execution),
+            RecordKind::Forgotten { execution, .. } => Some(*execution),
+            RecordKind::Opened { .. } | RecordKind::Defined(_) | RecordKind::EventTaken(_) => None,
+        }
+    }
+
+    /// What happened, for the history.
+    pub fn happenings(&self) -> &[Happening] {
+        match &self.kind {
+            RecordKind::Started(started) => &started.happenings,
+            RecordKind::Advanced(advanced) => &advanced.happenings,
+            _ => &[],
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What an engine answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_expressions::Value;
+use outlast_lineage::{Digest, EffectId, ExecutionId, Time};
+use outlast_workflow::{Outcome, Status, TaskId};
+
+use crate::Position;
+
+/// The answer to an `Ask`.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    /// The definition is registered.
+    Defined {
+        /// The digest of its text.
+        digest: Digest,
+        /// Whether it was new.
+        new: bool,
+    },
+    /// Definitions in order of namespace, name and version.
+    Definitions(Vec<DefinitionSummary>),
+    /// One definition.
+    Definition {
+        /// What it is called.
+        summary: DefinitionSummary,
+        /// Its text.
+        text: Arc<str>,
+    },
+    /// The execution exists.
+    Started {
+        /// Its id.
+        execution: ExecutionId,
+        /// The digest of its definition.
+        definition: Digest,
+        /// Whether it was started by this request.
+        new: bool,
+    },
+    /// One execution.
+    Shown(Box<Detail>),
+    /// One page of executions.
+    Listed {
+        /// The page, in order of ids.
+        executions: Vec<Summary>,
+        /// Ask again with this as `Filter::after` for more; nothing if this was all.
+        next: Option<ExecutionId>,
+    },
+    /// It is done, or as good as done: it is recorded.
+    Done,
+    /// The event is recorded and will reach every listener.
+    EventTaken {
+        /// Its number on this node.
+        number: u64,
+    },
+    /// Parked effects, in order of execution.
+    Parked(Vec<ParkedItem>),
+    /// How many parked effects were resolved.
+    Resolved(usize),
+    /// Nothing changed, and why.
+    Refused(Refusal),
+}
+
+/// Why something was refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such execution (404).
+    #[error("there is no execution {0}")]
+    UnknownExecution(String),
+    /// There is no such definition (404).
+    #[error("there is no definition {0}; register it first")]
+    UnknownDefinition(String),
+    /// It was there and is forgotten; its id or name is not given again yet (410).
+    #[error("execution {0} has ended and was deleted; its id and name stay taken for a while")]
+    Forgotten(String),
+    /// The id, name or version is taken by something else (409).
+    #[error("{0}")]
+    Conflict(String),
+    /// The execution is not in a state in which this can be done (409).
+    #[error("{0}")]
+    NotPossible(String),
+    /// The request itself is wrong (400).
+    #[error("{0}")]
+    Invalid(String),
+    /// It is larger than this engine accepts (413).
+    #[error("{what} has {bytes} bytes; at most {limit} are accepted")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+        /// The bound.
+        limit: usize,
+    },
+    /// The namespace has used up its share; try later (429).
+    #[error("{reason}; try again in {} s", retry_after.as_secs())]
+    Busy {
+        /// Which quota.
+        reason: String,
+        /// When it may be worth trying again.
+        retry_after: Duration,
+    },
+    /// The disk is full; nothing can be recorded (507).
+    #[error("the node's storage is full; nothing is accepted until there is room")]
+    StorageFull,
+}
+
+/// What an execution is doing and, if it ended, how: one word for people.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Condition {
+    /// Something is under way.
+    Running,
+    /// Waits for time or events.
+    Waiting,
+    /// On hold because someone asked.
+    Suspended,
+    /// Being rolled back.
+    Compensating,
+    /// Ran to its end.
+    Completed,
+    /// Ended with an error.
+    Faulted,
+    /// Was stopped.
+    Cancelled,
+    /// Was rolled back.
+    Compensated,
+}
+
+impl Condition {
+    /// All conditions, in order.
+    pub const ALL: [Self; 8] = [
+        Self::Running,
+        Self::Waiting,
+        Self::Suspended,
+        Self::Compensating,
+        Self::Completed,
+        Self::Faulted,
+        Self::Cancelled,
+        Self::Compensated,
+    ];
+
+    /// The word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Suspended => "suspended",
+            Self::Compensating => "compensating",
+            Self::Completed => "completed",
+            Self::Faulted => "faulted",
+            Self::Cancelled => "cancelled",
+            Self::Compensated => "compensated",
+        }
+    }
+
+    /// The condition a word names.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|condition| condition.word() == word)
+    }
+
+    /// The condition of an execution.
+    pub const fn of(status: Status, outcome: Option<&Outcome>) -> Self {
+        match (status, outcome) {
+            (Status::Running, _) => Self::Running,
+            (Status::Waiting, _) => Self::Waiting,
+            (Status::Suspended, _) => Self::Suspended,
+            (Status::Compensating, _) => Self::Compensating,
+            (Status::Ended, None | Some(Outcome::Completed(_))) => Self::Completed,
+            (Status::Ended, Some(Outcome::Faulted(_))) => Self::Faulted,
+            (Status::Ended, Some(Outcome::Cancelled)) => Self::Cancelled,
+            (Status::Ended, Some(Outcome::Compensated(_))) => Self::Compensated,
+        }
+    }
+
+    /// Whether it is an end.
+    pub const fn is_end(self) -> bool {
+        matches!(self, Self::Completed | Self::Faulted | Self::Cancelled | Self::Compensated)
+    }
+}
+
+/// A registered definition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DefinitionSummary {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The digest of its text.
+    pub digest: Digest,
+    /// How many executions of it are held, ended ones included.
+    pub executions: usize,
+}
+
+/// One line of a list of executions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// Its id.
+    pub execution: ExecutionId,
+    /// The name its starter gave it.
+    pub name: Option<String>,
+    /// The namespace.
+    pub namespace: String,
+    /// The definition's name.
+    pub workflow: String,
+    /// The definition's version.
+    pub version: String,
+    /// The digest of its definition.
+    pub definition: Digest,
+    /// What it is doing.
+    pub condition: Condition,
+    /// When it started.
+    pub started: Time,
+    /// When it last changed; when it ended, if it did.
+    pub changed: Time,
+    /// The execution that started it, if one did.
+    pub parent: Option<ExecutionId>,
+    /// Whether something in it waits for a person.
+    pub parked: bool,
+}
+
+/// Everything about one execution but its history.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Detail {
+    /// The line of the list.
+    pub summary: Summary,
+    /// How it ended, if it did.
+    pub outcome: Option<Outcome>,
+    /// Its input.
+    pub input: Value,
+    /// Completed activities; retries and undos do not count.
+    pub progress: u64,
+    /// What waits for a person.
+    pub parked: Vec<ParkedItem>,
+    /// Its newest record.
+    pub position: Position,
+}
+
+/// An effect that waits for a person.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ParkedItem {
+    /// Whose effect.
+    pub execution: ExecutionId,
+    /// Which effect.
+    pub effect: EffectId,
+    /// The task.
+    pub task: TaskId,
+    /// JSON pointer to the task in the definition.
+    pub place: String,
+    /// Why it is parked.
+    pub reason: String,
+    /// What can be said of it: `done`, `not-done`, `retry`, `abandon`.
+    pub choices: Vec<String>,
+}
+
+/// What an engine counted since it was made, and what it holds now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Steps taken.
+    pub steps: u64,
+    /// Records written.
+    pub records: u64,
+    /// Bytes of records written.
+    pub record_bytes: u64,
+    /// Executions started.
+    pub started: u64,
+    /// Executions that completed.
+    pub completed: u64,
+    /// Executions that faulted.
+    pub faulted: u64,
+    /// Executions that were cancelled.
+    pub cancelled: u64,
+    /// Executions that were rolled back.
+    pub compensated: u64,
+    /// Calls ordered.
+    pub calls: u64,
+    /// Answers that nobody waited for.
+    pub stale_answers: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// Timers fired.
+    pub timers_fired: u64,
+    /// Events taken in from callers and executions.
+    pub events: u64,
+    /// Early events dropped because the buffer was full or they were too old.
+    pub events_dropped: u64,
+    /// Sleeping executions woken.
+    pub woken: u64,
+    /// Executions put to sleep.
+    pub put_to_sleep: u64,
+    /// Executions held that have not ended.
+    pub live: u64,
+    /// Executions held that have ended.
+    pub ended: u64,
+    /// Executions with something parked.
+    pub parked: u64,
+    /// Units of work waiting for their turn.
+    pub queued: u64,
+    /// Timers set.
+    pub timers: u64,
+}
