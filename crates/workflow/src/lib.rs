@@ -11,6 +11,7 @@ mod fault;
 mod history;
 pub mod program;
 mod request;
+pub mod secret;
 
 pub use command::{Command, EvaluationRequest};
 pub use event::{Answer, Author, Event, Resolution, Start, Ticket};
@@ -18,4 +19,7 @@ pub use execution::{Advance, Delta, Execution, Status};
 pub use fault::{Fault, FaultKind};
 pub use history::{Happening, Outcome};
 pub use program::{Program, TaskId};
-pub use request::{Request, ResolvedAuthentication, Target};
+pub use request::{
+    Request, ResolvedAuthentication, Seen, Sent, Target, build_http, judge, percent_encode,
+    scalar_text,
+};

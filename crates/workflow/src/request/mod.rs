@@ -1,10 +1,21 @@
 //! A call as data: everything a driver needs to make it, and nothing secret.
+//!
+//! `build_http` makes a target out of evaluated arguments; `judge` says what became of the call from
+//! what the socket saw. Both are pure, so a simulated world and a real one decide alike.
+
+mod build;
+mod judge;
+mod uri;
 
 use minicbor::{Decode, Encode};
 use outlast_expressions::{Value, value};
 use outlast_lineage::{EffectId, OperationKey, Time};
 
 use crate::program::HttpOutput;
+
+pub use build::{build_http, scalar_text};
+pub use judge::{Seen, Sent, judge};
+pub use uri::percent_encode;
 
 /// A call, ready to be made. Secrets in it are stand-ins that the driver replaces at the last moment.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -33,6 +44,9 @@ pub struct Request {
     /// Where it goes.
     #[n(7)]
     pub target: Target,
+    /// The execution's salt: only stand-ins made with it are replaced by secrets.
+    #[cbor(n(8), with = "minicbor::bytes")]
+    pub salt: [u8; 16],
 }
 
 impl Request {
