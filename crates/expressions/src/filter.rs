@@ -1,10 +1,31 @@
 //! Compiled jq filters.
+//!
+//! A filter is compiled once per definition and evaluated often. It asks only for the variables it
+//! mentions, and a path into a large input copies nothing.
 
-use crate::Value;
+use std::fmt;
+use std::sync::Arc;
+
+use jaq_core::{Ctx, Vars};
+
+use crate::library::Data;
+use crate::{Value, compiler, value};
+
+/// How much of a value an error message shows.
+const MESSAGE_BYTES_MAX: usize = 400;
 
 /// A compiled expression. Cheap to clone; compile once per definition.
-#[derive(Clone, Debug)]
-pub struct Filter;
+#[derive(Clone)]
+pub struct Filter(Arc<Compiled>);
+
+pub(crate) struct Compiled {
+    pub(crate) source: String,
+    pub(crate) judgement: Judgement,
+    pub(crate) uses: Vec<String>,
+    /// Whether it only selects parts of what it is given, so that its value is as sound as they are.
+    pub(crate) selects: bool,
+    pub(crate) filter: jaq_core::Filter<Data>,
+}
 
 /// Whether an expression is bounded by the size of its input.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,31 +56,90 @@ pub struct EvaluationError {
 
 impl Filter {
     /// Compiles `source` (without `${ }`); `variables` are the names in scope, without `$`.
-    pub fn compile(_source: &str, _variables: &[&str]) -> Result<Self, CompileError> {
-        todo!()
+    pub fn compile(source: &str, variables: &[&str]) -> Result<Self, CompileError> {
+        compiler::compile(source, variables).map(|compiled| Self(Arc::new(compiled)))
     }
 
     /// The source text.
     pub fn source(&self) -> &str {
-        todo!()
+        &self.0.source
     }
 
     /// Whether it may be evaluated in place.
     pub fn judgement(&self) -> &Judgement {
-        todo!()
+        &self.0.judgement
     }
 
     /// The variables it mentions, without `$`, each once.
     pub fn uses(&self) -> &[String] {
-        todo!()
+        &self.0.uses
     }
 
     /// Evaluates a bounded filter in place; only the variables it mentions are asked for.
+    ///
+    /// The expression must have one output; if it has none, the value is `null`.
     pub fn evaluate(
         &self,
-        _input: &Value,
-        _binding: &dyn Fn(&str) -> Value,
+        input: &Value,
+        binding: &dyn Fn(&str) -> Value,
     ) -> Result<Value, EvaluationError> {
-        todo!()
+        let Compiled { filter, uses, selects, .. } = &*self.0;
+        let variables = Vars::new(uses.iter().map(|name| binding(name)));
+        let context = Ctx::<Data>::new(&filter.lut, variables);
+        let mut outputs = filter.id.run((context, input.clone()));
+        let value = match outputs.next() {
+            None => Value::Null,
+            Some(Ok(value)) => value,
+            Some(Err(exception)) => return Err(failure(exception)),
+        };
+        match outputs.next() {
+            None => {}
+            Some(Ok(_)) => return Err(several_outputs()),
+            Some(Err(exception)) => return Err(failure(exception)),
+        }
+        if !selects {
+            value::check(&value).map_err(|message| EvaluationError { message })?;
+        }
+        Ok(value)
+    }
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Filter").field(&self.0.source).finish()
+    }
+}
+
+fn several_outputs() -> EvaluationError {
+    let message = "the expression has more than one output; wrap it in [ ] to get them as an array";
+    EvaluationError { message: message.to_owned() }
+}
+
+fn failure(exception: jaq_core::Exn<'_, Value>) -> EvaluationError {
+    let message = match exception.get_err() {
+        Ok(error) => excerpt(&error),
+        Err(_) => "the expression was left by a break without its label".to_owned(),
+    };
+    EvaluationError { message }
+}
+
+/// The beginning of an error's message, which may show values of any size.
+fn excerpt(error: &jaq_core::Error<Value>) -> String {
+    struct Excerpt(String);
+    impl fmt::Write for Excerpt {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.push_str(text);
+            if self.0.len() > MESSAGE_BYTES_MAX { Err(fmt::Error) } else { Ok(()) }
+        }
+    }
+    let mut excerpt = Excerpt(String::new());
+    if fmt::write(&mut excerpt, format_args!("{error}")).is_err() {
+        excerpt.0.truncate(excerpt.0.floor_char_boundary(MESSAGE_BYTES_MAX));
+        return excerpt.0 + "…";
+    }
+    // `error("text")` raises a value, which is shown as JSON; people want the text.
+    match value::parse(&excerpt.0) {
+        Ok(Value::TStr(text)) => String::from_utf8_lossy(&text).into_owned(),
+        _ => excerpt.0,
     }
 }

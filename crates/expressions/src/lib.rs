@@ -1,6 +1,10 @@
 //! jq by jaq: values, compiled filters, and the judgement whether a filter is bounded.
 
+mod compiler;
 mod filter;
+mod judge;
+mod library;
+mod resolve;
 pub mod value;
 
 pub use filter::{CompileError, EvaluationError, Filter, Judgement};
