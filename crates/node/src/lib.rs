@@ -1,1 +1,4 @@
 //! The shell: driver, clock, journal, services, workers and the HTTP API.
+
+pub mod data;
+pub mod journal;

@@ -1,0 +1,5 @@
+//! A node's data directory.
+
+mod lock;
+
+pub use lock::{Lock, LockError};

@@ -1,0 +1,217 @@
+//! Where records wait for the writer: one growing buffer of frames, swapped out whole.
+//!
+//! Appending encodes the frame straight into the buffer, so a record is copied once on its way to
+//! the disk. What is in the buffer when the writer takes it becomes one batch: one write, one sync.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::error::JournalError;
+use super::frame::{self, Frame, Kind, OVERHEAD, RECORD_BYTES_MAX};
+
+/// Shared by those who append and the writer.
+#[derive(Debug)]
+pub(super) struct Queue {
+    salt: u32,
+    bytes_max: usize,
+    state: Mutex<State>,
+    /// The writer has something to do.
+    filled: Condvar,
+    /// There is room in the buffer again.
+    drained: Condvar,
+    /// The durable mark or the condition has changed.
+    settled: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    pending: Vec<u8>,
+    /// The position of the first record in `pending`, and of the next one to come.
+    batch: u64,
+    next: u64,
+    durable: u64,
+    condition: Condition,
+    closing: bool,
+    /// When the oldest record that waits for a sync was appended.
+    pending_since: Option<Instant>,
+    writing_since: Option<Instant>,
+    syncs: u64,
+}
+
+/// Whether the journal can store anything.
+#[derive(Clone, Debug)]
+enum Condition {
+    Accepting,
+    Full(Arc<str>),
+    Poisoned(Arc<str>),
+}
+
+impl Condition {
+    fn check(&self) -> Result<(), JournalError> {
+        match self {
+            Self::Accepting => Ok(()),
+            Self::Full(reason) => Err(JournalError::Full(reason.clone())),
+            Self::Poisoned(reason) => Err(JournalError::Poisoned(reason.clone())),
+        }
+    }
+}
+
+impl Queue {
+    pub(super) fn new(salt: u32, bytes_max: usize, next: u64) -> Self {
+        let state = State {
+            pending: Vec::new(),
+            batch: next,
+            next,
+            durable: next - 1,
+            condition: Condition::Accepting,
+            closing: false,
+            pending_since: None,
+            writing_since: None,
+            syncs: 0,
+        };
+        Self {
+            salt,
+            bytes_max,
+            state: Mutex::new(state),
+            filled: Condvar::new(),
+            drained: Condvar::new(),
+            settled: Condvar::new(),
+        }
+    }
+
+    /// The state is whole between any two statements, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        condition.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn salt(&self) -> u32 {
+        self.salt
+    }
+
+    /// Queues a record and gives it its position.
+    pub(super) fn append(&self, record: &[u8]) -> Result<u64, JournalError> {
+        if RECORD_BYTES_MAX < record.len() {
+            let (bytes, limit) = (record.len(), RECORD_BYTES_MAX);
+            return Err(JournalError::TooLarge { bytes, limit });
+        }
+        let mut state = self.room_for(record.len() + OVERHEAD)?;
+        let position = state.next;
+        let batch = state.batch;
+        let frame = Frame { position, batch, kind: Kind::Record, payload: record };
+        let was_empty = state.pending.is_empty();
+        frame::encode(&mut state.pending, self.salt, &frame);
+        state.next += 1;
+        if was_empty {
+            state.pending_since = Some(Instant::now());
+            self.filled.notify_one();
+        }
+        Ok(position)
+    }
+
+    /// Waits for room while the disk is merely slow; a full disk is the caller's to know.
+    fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, State>, JournalError> {
+        let mut state = self.lock();
+        loop {
+            if let Condition::Poisoned(_) = state.condition {
+                state.condition.check()?;
+            }
+            if state.pending.is_empty() || state.pending.len() + bytes <= self.bytes_max {
+                return Ok(state);
+            }
+            state.condition.check()?;
+            state = Self::wait(&self.drained, state);
+        }
+    }
+
+    /// Waits until a record is durable.
+    pub(super) fn wait_durable(&self, position: u64) -> Result<(), JournalError> {
+        let mut state = self.lock();
+        while state.durable < position {
+            state.condition.check()?;
+            state = Self::wait(&self.settled, state);
+        }
+        Ok(())
+    }
+
+    pub(super) fn condition(&self) -> Result<(), JournalError> {
+        self.lock().condition.check()
+    }
+
+    pub(super) fn durable(&self) -> u64 {
+        self.lock().durable
+    }
+
+    pub(super) fn next(&self) -> u64 {
+        self.lock().next
+    }
+
+    pub(super) fn syncs(&self) -> u64 {
+        self.lock().syncs
+    }
+
+    /// How long the oldest record that is not durable has been waiting.
+    pub(super) fn lag(&self) -> Duration {
+        let state = self.lock();
+        let since = state.writing_since.or(state.pending_since);
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().closing = true;
+        self.filled.notify_all();
+    }
+
+    /// For the writer: waits for records and takes all there are, leaving an empty buffer in their
+    /// place. Nothing when the journal is closing and all is written.
+    pub(super) fn take(&self, empty: Vec<u8>) -> Option<Vec<u8>> {
+        assert!(empty.is_empty());
+        let mut state = self.lock();
+        state.writing_since = None;
+        while state.pending.is_empty() {
+            if state.closing {
+                return None;
+            }
+            state = Self::wait(&self.filled, state);
+        }
+        state.batch = state.next;
+        state.writing_since = state.pending_since.take();
+        self.drained.notify_all();
+        Some(std::mem::replace(&mut state.pending, empty))
+    }
+
+    /// For the writer: everything up to here is on disk.
+    pub(super) fn publish(&self, durable: u64) {
+        let mut state = self.lock();
+        assert!(state.durable < durable && durable < state.next);
+        state.durable = durable;
+        state.condition = Condition::Accepting;
+        state.syncs += 1;
+        self.settled.notify_all();
+    }
+
+    /// For the writer: there is no room on the disk.
+    pub(super) fn refuse(&self, reason: Arc<str>) {
+        self.change(Condition::Full(reason));
+    }
+
+    /// For the writer: the disk cannot be trusted any more.
+    pub(super) fn poison(&self, reason: Arc<str>) {
+        self.change(Condition::Poisoned(reason));
+    }
+
+    fn change(&self, condition: Condition) {
+        self.lock().condition = condition;
+        self.settled.notify_all();
+        self.drained.notify_all();
+    }
+
+    /// For the writer: lets some time pass. Says whether to go on.
+    pub(super) fn pause(&self, time: Duration) -> bool {
+        let waited = self.filled.wait_timeout_while(self.lock(), time, |state| !state.closing);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.closing
+    }
+}
