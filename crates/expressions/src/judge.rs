@@ -75,7 +75,7 @@ fn children<'t, 's>(term: &'t Term<&'s str>) -> Vec<&'t Term<&'s str>> {
     }
 }
 
-const BOUNDED: [&str; 60] = [
+const BOUNDED: [&str; 61] = [
     "true",
     "false",
     "null",
@@ -136,4 +136,5 @@ const BOUNDED: [&str; 60] = [
     "del",
     "@json",
     "@base64",
+    "single",
 ];

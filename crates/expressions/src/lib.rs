@@ -1,11 +1,14 @@
 //! jq by jaq: values, compiled filters, and the judgement whether a filter is bounded.
 
 mod compiler;
+mod compose;
 mod filter;
 mod judge;
 mod library;
 mod resolve;
+mod syntax;
 pub mod value;
 
+pub use compose::{Composed, compose};
 pub use filter::{CompileError, EvaluationError, Filter, Judgement};
 pub use value::Value;

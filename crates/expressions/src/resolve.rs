@@ -4,9 +4,9 @@ use jaq_core::load::lex::StrPart;
 use jaq_core::load::parse::{BinaryOp, Def, Pattern, Term};
 use jaq_core::path::{Part, Path};
 
-use crate::compiler::span;
 use crate::filter::CompileError;
 use crate::library;
+use crate::syntax::span;
 
 /// Checks every name and gives the outer variables the term mentions, without `$`, each once.
 pub(crate) fn resolve(
