@@ -1,5 +1,6 @@
 //! What people and programs can ask of an engine.
 
+use std::fmt;
 use std::sync::Arc;
 
 use outlast_expressions::Value;
@@ -92,6 +93,16 @@ pub enum WorkflowVersion {
     Digest(Digest),
 }
 
+impl fmt::Display for WorkflowVersion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Latest => formatter.write_str("latest"),
+            Self::Exactly(version) => formatter.write_str(version),
+            Self::Digest(digest) => digest.fmt(formatter),
+        }
+    }
+}
+
 impl WorkflowVersion {
     /// Reads a document's or a caller's text: `latest` or a version.
     pub fn of(text: &str) -> Self {
@@ -131,6 +142,15 @@ pub enum Which {
         /// The name.
         name: String,
     },
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(formatter),
+            Self::Named { namespace, name } => write!(formatter, "{namespace}/{name}"),
+        }
+    }
 }
 
 /// Which executions. Everything that is not said fits.

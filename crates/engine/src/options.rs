@@ -14,6 +14,8 @@ pub struct EngineOptions {
     pub node: NodeId,
     /// The shard it is; written into every record.
     pub shard: ShardId,
+    /// Random bytes, fresh in every life: what children's secrets are hidden with.
+    pub salt: [u8; 16],
     /// Sizes it accepts.
     pub limits: Limits,
     /// How long ended executions are kept.
@@ -34,6 +36,7 @@ impl EngineOptions {
         Self {
             node,
             shard: ShardId(0),
+            salt: [0; 16],
             limits: Limits::default(),
             retention: Retention::default(),
             quota: Quota::default(),

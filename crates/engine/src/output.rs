@@ -2,9 +2,9 @@
 
 use outlast_expressions::Value;
 use outlast_lineage::{Digest, ExecutionId, Time};
-use outlast_workflow::{EvaluationRequest, Happening, Request, Status, Ticket};
+use outlast_workflow::{EvaluationRequest, Happening, Request, Ticket};
 
-use crate::{Caller, Position, Reply};
+use crate::{Caller, Condition, Position, Reply};
 
 /// One thing to do, and from when on it may be done.
 ///
@@ -111,12 +111,12 @@ pub enum Report {
         /// What.
         happenings: Vec<Happening>,
     },
-    /// An execution's status became another one.
-    StatusChanged {
+    /// An execution's condition became another one.
+    ConditionChanged {
         /// Which execution.
         execution: ExecutionId,
-        /// The new status.
-        status: Status,
+        /// The new condition.
+        condition: Condition,
     },
     /// A CloudEvent was published by an execution or by a caller.
     Published {

@@ -115,9 +115,9 @@ pub struct Started {
     /// The definition it is pinned to.
     #[n(2)]
     pub definition: Digest,
-    /// Its input.
-    #[cbor(n(3), with = "value::codec")]
-    pub input: Value,
+    /// The digest of its input; the input itself is in its state.
+    #[n(3)]
+    pub input: Digest,
     /// The execution that started it, if one did.
     #[n(4)]
     pub parent: Option<Parent>,
@@ -216,6 +216,9 @@ pub enum RecordError {
     /// There are no bytes.
     #[error("the record is empty")]
     Empty,
+    /// The bytes are not those that were written.
+    #[error("the bytes are damaged: their digest is another one")]
+    Damaged,
     /// The bytes do not fit the format.
     #[error("the record does not fit its format: {0}")]
     Malformed(#[from] minicbor::decode::Error),

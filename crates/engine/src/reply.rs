@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use minicbor::{Decode, Encode};
 use outlast_expressions::Value;
 use outlast_lineage::{Digest, EffectId, ExecutionId, Time};
 use outlast_workflow::{Outcome, Status, TaskId};
@@ -106,23 +107,32 @@ pub enum Refusal {
 }
 
 /// What an execution is doing and, if it ended, how: one word for people.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
+#[cbor(index_only)]
 pub enum Condition {
     /// Something is under way.
+    #[n(0)]
     Running,
     /// Waits for time or events.
+    #[n(1)]
     Waiting,
     /// On hold because someone asked.
+    #[n(2)]
     Suspended,
     /// Being rolled back.
+    #[n(3)]
     Compensating,
     /// Ran to its end.
+    #[n(4)]
     Completed,
     /// Ended with an error.
+    #[n(5)]
     Faulted,
     /// Was stopped.
+    #[n(6)]
     Cancelled,
     /// Was rolled back.
+    #[n(7)]
     Compensated,
 }
 
@@ -189,8 +199,6 @@ pub struct DefinitionSummary {
     pub version: String,
     /// The digest of its text.
     pub digest: Digest,
-    /// How many executions of it are held, ended ones included.
-    pub executions: usize,
 }
 
 /// One line of a list of executions.

@@ -37,10 +37,8 @@ pub enum RecoveryError {
         found: Position,
     },
     /// A record is about something that no snapshot and no record before it made.
-    #[error("record {} is about {what}, of which nothing is stored", .position.0)]
+    #[error("a record is about {what}, of which nothing is stored")]
     Dangling {
-        /// The record.
-        position: Position,
         /// What it is about.
         what: String,
     },
@@ -81,6 +79,11 @@ impl Engine {
     /// Whether there is work that `Input::Turn` would do.
     pub fn has_work(&self) -> bool {
         false
+    }
+
+    /// The newest record.
+    pub fn position(&self) -> Position {
+        Position::default()
     }
 
     /// What was counted, and what is held now.
