@@ -5,6 +5,7 @@
 //! everyone else applies deltas. Nothing here performs IO, reads a clock or draws random numbers.
 
 mod command;
+pub mod drawing;
 mod event;
 mod execution;
 mod fault;
