@@ -2,12 +2,13 @@
 //!
 //! Programs are structured, so drawing is recursive: `shape` says how tasks nest and what follows
 //! what, `layout` gives every shape a rectangle and every arrow its corners, and `svg` writes them
-//! down. Mermaid lays out by itself and needs the shape only. Same program, same states: the same
+//! down. `Progress` reads the states off a history. Mermaid lays out by itself and needs the shape only. Same program, same states: the same
 //! bytes.
 
 mod layers;
 mod layout;
 mod mermaid;
+mod progress;
 mod shape;
 mod svg;
 mod text;
@@ -16,6 +17,8 @@ mod text;
 mod tests;
 
 use crate::{Program, TaskId};
+
+pub use progress::Progress;
 
 /// How far a task has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -7,13 +7,13 @@ use outlast_lineage::Digest;
 use proptest::prelude::*;
 
 use super::layout::{self, Area, Placed, PlacedLane};
-use super::{TaskState, TaskView, mermaid, shape, svg};
+use super::{Progress, TaskState, TaskView, mermaid, shape, svg};
 use crate::program::{
     Case, Catch, Class, Compensation, ErrorFilter, Expression, Flow, Graph, HttpOutput, Kind, Link,
     OnFault, Place, RetryPolicy, Scatter, ScatterMethod, Service, Source, Step, Task, Template,
     Traits, Transform, Undo,
 };
-use crate::{Program, TaskId};
+use crate::{Fault, FaultKind, Happening, Outcome, Program, TaskId};
 
 /// Makes a program task by task. The root's number is kept free and filled last.
 struct Builder {
@@ -328,6 +328,73 @@ fn the_legend_names_the_states_that_occur_and_no_other() {
         let named = drawn.contains(&format!(">{}</text>", state.words()));
         assert_eq!(named, [TaskState::Completed, TaskState::Running].contains(&state), "{state:?}");
     }
+}
+
+fn views_after(program: &Program, history: &[Happening], tasks: &[TaskId]) -> Vec<TaskView> {
+    let mut progress = Progress::default();
+    history.iter().for_each(|happening| progress.record(happening));
+    tasks.iter().map(|task| progress.view(program, *task)).collect()
+}
+
+#[test]
+fn a_task_shows_its_last_run_and_how_many_completed() {
+    let mut made = Builder::new();
+    let (one, pause, other) = (made.set("one"), made.wait("pause", 1), made.set("other"));
+    let program = made.finish(&[one, pause, other]);
+    let history = [
+        Happening::TaskStarted(one, Some(0)),
+        Happening::TaskCompleted(one, Some(0)),
+        Happening::TaskStarted(one, Some(1)),
+        Happening::TaskCompleted(one, Some(1)),
+        Happening::TaskStarted(one, Some(2)),
+        Happening::TaskStarted(pause, None),
+    ];
+    let views = views_after(&program, &history, &[one, pause, other]);
+    assert_eq!(
+        views,
+        [
+            TaskView { state: TaskState::Running, count: Some(2) },
+            TaskState::Waiting.into(),
+            TaskState::NotStarted.into(),
+        ]
+    );
+}
+
+#[test]
+fn an_undone_task_is_compensated_and_a_parked_one_waits() {
+    let mut made = Builder::new();
+    let (paid, sent) = (made.set("paid"), made.set("sent"));
+    let program = made.finish(&[paid, sent]);
+    let fault = Fault::new(FaultKind::Runtime, "no", "no");
+    let history = [
+        Happening::TaskStarted(paid, None),
+        Happening::TaskCompleted(paid, None),
+        Happening::TaskStarted(sent, None),
+        Happening::Parked(sent, "unknown".to_owned()),
+        Happening::UndoStarted(paid),
+        Happening::Undone(paid),
+    ];
+    let tasks = [paid, sent];
+    let views = views_after(&program, &history, &tasks);
+    assert_eq!(views, [TaskState::Compensated.into(), TaskState::Waiting.into()]);
+    let faulted = [&history[..], &[Happening::TaskFaulted(sent, fault)]].concat();
+    let views = views_after(&program, &faulted, &tasks);
+    assert_eq!(views, [TaskState::Compensated.into(), TaskState::Faulted.into()]);
+}
+
+#[test]
+fn what_was_under_way_when_the_execution_ended_was_cancelled() {
+    let mut made = Builder::new();
+    let (done, open) = (made.set("done"), made.set("open"));
+    let program = made.finish(&[done, open]);
+    let history = [
+        Happening::TaskStarted(done, None),
+        Happening::TaskCompleted(done, None),
+        Happening::TaskStarted(open, None),
+        Happening::Ended(Outcome::Cancelled),
+    ];
+    let views = views_after(&program, &history, &[done, open]);
+    assert_eq!(views, [TaskState::Completed.into(), TaskState::Cancelled.into()]);
 }
 
 /// What the branches of a random program are made of.
