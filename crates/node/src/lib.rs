@@ -2,3 +2,4 @@
 
 pub mod data;
 pub mod journal;
+pub mod services;

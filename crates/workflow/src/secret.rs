@@ -8,8 +8,12 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use outlast_expressions::{Value, value};
 use outlast_lineage::Digester;
+
+use crate::percent_encode;
 
 const OPEN: &str = "⟦secret:";
 const OPEN_BRACKET: char = '⟦';
@@ -111,8 +115,17 @@ pub struct Revealed {
 }
 
 impl Revealed {
-    /// Remembers a secret's text, or a text made from it, and its stand-in.
+    /// Remembers a secret's text, or a text made from it, and its stand-in; also the forms in which
+    /// texts usually travel: in JSON, in URIs, as base64.
     pub fn note(&mut self, text: &str, stand_in: &str) {
+        let in_json = value::to_text(&value::string(text));
+        self.note_form(text, stand_in);
+        self.note_form(&in_json[1..in_json.len() - 1], stand_in);
+        self.note_form(&percent_encode(text), stand_in);
+        self.note_form(&STANDARD.encode(text), stand_in);
+    }
+
+    fn note_form(&mut self, text: &str, stand_in: &str) {
         let known = self.pairs.iter().any(|(known, _)| known == text);
         if known || text.len() < MASKED_BYTES_MIN {
             return;
@@ -155,7 +168,7 @@ impl Revealed {
                 Cow::Owned(masked) => value::string(&masked),
                 Cow::Borrowed(_) => value,
             },
-            Value::Num(number) => match self.mask(&number.to_string()) {
+            Value::Num(_) => match self.mask(&value::to_text(&value)) {
                 Cow::Owned(masked) => value::string(&masked),
                 Cow::Borrowed(_) => value,
             },
@@ -309,7 +322,8 @@ mod tests {
     fn odd_names_and_paths_come_back_as_they_were() {
         for (name, path) in [("a.b", "c.d"), ("a:b%⟧", "⟦x:y"), ("plain", ""), ("a%2e;", "%")] {
             let token = stand_in(&SALT, name, path);
-            assert_eq!(find_stand_ins(&token), [0..token.len()]);
+            let all = 0..token.len();
+            assert_eq!(find_stand_ins(&token), std::slice::from_ref(&all));
             assert_eq!(named_by(&SALT, &token), Some((name.to_owned(), path.to_owned())));
         }
     }
@@ -331,9 +345,9 @@ mod tests {
             stand_in(&SALT, "a", "z"),
             stand_in(&SALT, "b", ""),
         );
-        assert_eq!(object.to_string(), expected);
+        assert_eq!(value::to_text(&object), expected);
         assert_eq!(
-            stand_in_fields(&SALT, "a", &["z"]).to_string(),
+            value::to_text(&stand_in_fields(&SALT, "a", &["z"])),
             format!(r#"{{"z":"{}"}}"#, stand_in(&SALT, "a", "z"))
         );
     }
@@ -344,21 +358,30 @@ mod tests {
         revealed.note("hunter2", "T1");
         revealed.note("hunter2-longer", "T2");
         revealed.note("12345678", "T3");
-        let value: Value = serde_json::from_str(
+        let value = value::parse(
             r#"{"a": ["is hunter2-longer", 12345678, 7], "hunter2": {"b": "xhunter2x"}}"#,
         )
         .unwrap();
         assert_eq!(
-            revealed.mask_value(value).to_string(),
+            value::to_text(&revealed.mask_value(value)),
             r#"{"a":["is T2","T3",7],"T1":{"b":"xT1x"}}"#
         );
         assert_eq!(revealed.mask_bytes(b"\xffhunter2\xfe".to_vec()), b"\xffT1\xfe");
     }
 
     #[test]
+    fn knows_a_secret_in_the_forms_it_travels_in() {
+        let mut revealed = Revealed::default();
+        revealed.note("a \"b\" c", "T");
+        for form in ["a \"b\" c", r#"a \"b\" c"#, "a%20%22b%22%20c", "YSAiYiIgYw=="] {
+            assert_eq!(revealed.mask(&format!("<{form}>")), "<T>");
+        }
+    }
+
+    #[test]
     fn debug_output_shows_no_secret() {
         let mut revealed = Revealed::default();
         revealed.note("hunter2", "T1");
-        assert_eq!(format!("{revealed:?}"), r#"["T1"]"#);
+        assert_eq!(format!("{revealed:?}"), r#"["T1", "T1"]"#);
     }
 }

@@ -19,16 +19,16 @@ pub fn build_http(
     redirect: bool,
     authentication: Option<ResolvedAuthentication>,
 ) -> Result<Target, Fault> {
-    let endpoint = member(arguments, "endpoint").unwrap_or(&Value::Null);
+    let endpoint = value::get(arguments, "endpoint").unwrap_or(&Value::Null);
     let own_authentication = match authentication {
         Some(authentication) => Some(authentication),
-        None => member(endpoint, "authentication").map(inline_authentication).transpose()?,
+        None => value::get(endpoint, "authentication").map(inline_authentication).transpose()?,
     };
     Ok(Target::Http {
-        method: method(member(arguments, "method"))?,
-        uri: uri(endpoint, member(arguments, "query"), input)?,
-        headers: headers(member(arguments, "headers"))?,
-        body: member(arguments, "body").cloned().unwrap_or(Value::Null),
+        method: method(value::get(arguments, "method"))?,
+        uri: uri(endpoint, value::get(arguments, "query"), input)?,
+        headers: headers(value::get(arguments, "headers"))?,
+        body: value::get(arguments, "body").cloned().unwrap_or(Value::Null),
         output,
         redirect,
         authentication: own_authentication,
@@ -39,7 +39,7 @@ pub fn build_http(
 pub fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::TStr(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::Num(_) | Value::Bool(_) => Some(value.to_string()),
+        Value::Num(_) | Value::Bool(_) => Some(value::to_text(value)),
         _ => None,
     }
 }
@@ -59,8 +59,8 @@ fn method(given: Option<&Value>) -> Result<String, Fault> {
 
 fn uri(endpoint: &Value, query: Option<&Value>, input: &Value) -> Result<String, Fault> {
     let template = match endpoint {
-        Value::Obj(_) => member(endpoint, "uri").and_then(text),
-        plain => text(plain),
+        Value::Obj(_) => value::get(endpoint, "uri").and_then(value::as_str),
+        plain => value::as_str(plain),
     };
     let Some(template) = template else {
         let detail = "`endpoint` must be a URI or an object with a `uri`";
@@ -124,10 +124,9 @@ fn pair(part: &str, name: String, given: &Value) -> Result<Option<(String, Strin
 fn members<'a>(given: Option<&'a Value>, part: &str) -> Result<Vec<(String, &'a Value)>, Fault> {
     match given {
         None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::Obj(members)) => Ok(members
-            .iter()
-            .map(|(name, member)| (scalar_text(name).unwrap_or_default(), member))
-            .collect()),
+        Some(object @ Value::Obj(_)) => {
+            Ok(value::members(object).map(|(name, member)| (name.to_owned(), member)).collect())
+        }
         Some(_) => {
             let detail = format!("`{part}` must be an object");
             Err(Fault::new(FaultKind::Expression, "Value cannot be sent", detail))
@@ -138,7 +137,9 @@ fn members<'a>(given: Option<&'a Value>, part: &str) -> Result<Vec<(String, &'a 
 /// Authentication written into the endpoint; named and delegated ones are resolved by the compiler.
 fn inline_authentication(given: &Value) -> Result<ResolvedAuthentication, Fault> {
     let field = |scheme: &str, name: &str| {
-        member(given, scheme).and_then(|scheme| member(scheme, name)).and_then(text)
+        value::get(given, scheme)
+            .and_then(|scheme| value::get(scheme, name))
+            .and_then(value::as_str)
     };
     let pair = |scheme| Some((field(scheme, "username")?, field(scheme, "password")?));
     if let Some((username, password)) = pair("basic") {
@@ -155,26 +156,12 @@ fn inline_authentication(given: &Value) -> Result<ResolvedAuthentication, Fault>
     Err(Fault::new(FaultKind::Configuration, "Authentication is not usable", detail))
 }
 
-fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
-    match value {
-        Value::Obj(members) => members.get(&value::string(name)),
-        _ => None,
-    }
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::TStr(bytes) => std::str::from_utf8(bytes).ok(),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn json(text: &str) -> Value {
-        serde_json::from_str(text).unwrap()
+        value::parse(text).unwrap()
     }
 
     fn build(arguments: &str) -> Result<Target, Fault> {

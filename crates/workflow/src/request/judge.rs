@@ -136,7 +136,7 @@ fn decode(
     headers: &[(String, String)],
     body: Vec<u8>,
     revealed: &Revealed,
-) -> Result<Value, serde_json::Error> {
+) -> Result<Value, value::ParseError> {
     let essence = header(headers, "content-type")
         .and_then(|content_type| content_type.split(';').next())
         .map(|essence| essence.trim().to_ascii_lowercase())
@@ -148,7 +148,7 @@ fn decode(
         return Ok(Value::Null);
     }
     if essence.ends_with("/json") || essence.ends_with("+json") {
-        return serde_json::from_slice(&body).map(|decoded| revealed.mask_value(decoded));
+        return value::parse(&body).map(|decoded| revealed.mask_value(decoded));
     }
     Ok(base64_text(revealed.mask_bytes(body)))
 }
@@ -262,7 +262,7 @@ mod tests {
 
     fn output(output: HttpOutput, seen: Seen) -> String {
         match judge(&sent(output), seen, &Revealed::default()) {
-            Answer::Succeeded(value) => value.to_string(),
+            Answer::Succeeded(value) => value::to_text(&value),
             other => panic!("{other:?}"),
         }
     }
