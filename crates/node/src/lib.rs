@@ -3,3 +3,4 @@
 pub mod data;
 pub mod journal;
 pub mod services;
+pub mod store;
