@@ -82,8 +82,12 @@ fn check_brackets(source: &str) -> Result<(), CompileError> {
             b'(' => open.push(b')'),
             b'[' => open.push(b']'),
             b'{' => open.push(b'}'),
-            // The lexer stops at a bracket that closes nothing, and so may we.
-            b')' | b']' | b'}' if open.pop() != Some(byte) => return Ok(()),
+            b')' | b']' | b'}' => {
+                // The lexer stops at a bracket that closes nothing, and so may we.
+                if open.pop() != Some(byte) {
+                    return Ok(());
+                }
+            }
             b'#' => at = comment_end(source, at)?,
             _ => {}
         }

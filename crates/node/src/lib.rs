@@ -3,4 +3,3 @@
 pub mod data;
 pub mod journal;
 pub mod services;
-pub mod store;

@@ -10,13 +10,15 @@ mod event;
 mod execution;
 mod fault;
 mod history;
+mod interpreter;
+pub mod moment;
 pub mod program;
 mod request;
 pub mod secret;
 
 pub use command::{Command, EvaluationRequest};
 pub use event::{Answer, Author, Event, Resolution, Start, Ticket};
-pub use execution::{Advance, Delta, Execution, Status};
+pub use execution::{Advance, Delta, Execution, Parked, Status, TaskProgress};
 pub use fault::{Fault, FaultKind};
 pub use history::{Happening, Outcome};
 pub use program::{Program, TaskId};

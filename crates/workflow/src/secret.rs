@@ -47,6 +47,19 @@ pub fn stand_in_object(salt: &[u8; 16], paths: &[(&str, Vec<&str>)]) -> Value {
     nested(&whole, 0)
 }
 
+/// `$secrets` as one expression sees it: stand-ins for the paths its text mentions.
+pub fn stand_ins(salt: &[u8; 16], source: &str) -> Value {
+    let mut paths: Vec<(&str, Vec<&str>)> = Vec::new();
+    for rest in source.split("$secrets.").skip(1) {
+        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'));
+        let mut names = rest[..end.unwrap_or(rest.len())].split('.').filter(|n| !n.is_empty());
+        if let Some(name) = names.next() {
+            paths.push((name, names.collect()));
+        }
+    }
+    stand_in_object(salt, &paths)
+}
+
 /// One secret as an object of stand-ins for its fields.
 pub fn stand_in_fields(salt: &[u8; 16], name: &str, fields: &[&str]) -> Value {
     value::object(fields.iter().map(|field| (*field, value::string(&stand_in(salt, name, field)))))

@@ -55,8 +55,7 @@ pub(super) fn open(
     };
     let writer = Some(start(writer, directory)?);
     let directory = directory.to_owned();
-    let truncation = Mutex::new(());
-    Ok((Journal { directory, queue, segments, truncation, writer, _lock: lock }, recovered))
+    Ok((Journal { directory, queue, segments, writer, _lock: lock }, recovered))
 }
 
 /// Surveys the journal and refuses it if anything is damaged.

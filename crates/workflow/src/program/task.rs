@@ -43,6 +43,7 @@ pub enum Flow {
 
 /// What a task does.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "programs are few and shared; a box would only hide")]
 pub enum Kind {
     /// `do`: one after the other.
     Sequence(Vec<TaskId>),

@@ -1,0 +1,287 @@
+//! Branches: a stack of frames, the data flowing through it, and who advanced it.
+
+use minicbor::{Decode, Encode};
+use outlast_lineage::{BranchId, Epoch, Lineage, NodeId};
+
+use super::datum::Datum;
+use super::frame::{Frame, Path};
+use super::plan::PlanId;
+use crate::Ticket;
+
+/// One line of control in an execution.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) struct Branch {
+    #[n(0)]
+    pub(crate) birth: Birth,
+    #[n(1)]
+    frames: Vec<Frame>,
+    #[n(2)]
+    data: Datum,
+    #[n(3)]
+    context: Datum,
+    #[n(4)]
+    pub(crate) lineage: Lineage,
+    #[n(5)]
+    pub(crate) small: Small,
+    #[cbor(skip)]
+    touch: Touch,
+}
+
+impl PartialEq for Branch {
+    fn eq(&self, other: &Self) -> bool {
+        self.birth == other.birth
+            && self.frames == other.frames
+            && self.data == other.data
+            && self.context == other.context
+            && self.lineage == other.lineage
+            && self.small == other.small
+    }
+}
+
+/// What a branch is born with and keeps.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Birth {
+    #[n(0)]
+    pub(crate) id: BranchId,
+    /// The branch that waits for it, if one does.
+    #[n(1)]
+    pub(crate) parent: Option<BranchId>,
+    /// Its slot in the parent's join.
+    #[n(2)]
+    pub(crate) slot: u32,
+    #[n(3)]
+    pub(crate) path: Path,
+    /// The variables visible where it was forked.
+    #[n(4)]
+    pub(crate) variables: Vec<(String, Datum)>,
+    /// Its compensation continuation.
+    #[n(5)]
+    pub(crate) plan: PlanId,
+    /// The attempts under way where it was forked: part of the incarnation of calls inside.
+    #[n(6)]
+    pub(crate) incarnation: u64,
+}
+
+/// The parts of a branch that are so small that they travel whole.
+#[derive(Clone, Debug, PartialEq, Default, Encode, Decode)]
+pub(crate) struct Small {
+    #[n(0)]
+    pub(crate) state: BranchState,
+    #[n(1)]
+    next_number: u32,
+    /// Whether `then: end` is on its way out.
+    #[n(2)]
+    pub(crate) ending: bool,
+}
+
+/// Whether a branch can move on.
+#[derive(Clone, Debug, PartialEq, Default, Encode, Decode)]
+pub(crate) enum BranchState {
+    /// It can.
+    #[default]
+    #[n(0)]
+    Ready,
+    /// It waits for something.
+    #[n(1)]
+    Waiting,
+    /// Another node advances it.
+    #[n(2)]
+    Away {
+        #[n(0)]
+        epoch: Epoch,
+        #[n(1)]
+        holders: Vec<NodeId>,
+    },
+}
+
+/// What a step touched of a branch.
+#[derive(Clone, Debug, Default)]
+struct Touch {
+    born: bool,
+    /// Frames below this are as they were.
+    frames: Option<usize>,
+    data: bool,
+    context: bool,
+    extended: bool,
+    any: bool,
+}
+
+impl Branch {
+    pub(crate) fn new(birth: Birth, data: Datum, context: Datum) -> Self {
+        let touch = Touch { born: true, any: true, ..Touch::default() };
+        Self {
+            birth,
+            frames: Vec::new(),
+            data,
+            context,
+            lineage: Lineage::default(),
+            small: Small::default(),
+            touch,
+        }
+    }
+
+    pub(crate) fn id(&self) -> BranchId {
+        self.birth.id
+    }
+
+    /// Adds a state by an author; once per step that lays hands on the branch.
+    pub(crate) fn extend(&mut self, author: NodeId, epoch: Epoch) {
+        self.touch.any = true;
+        self.touch.extended = true;
+        self.lineage.extend(author, epoch);
+    }
+
+    pub(crate) fn ticket(&mut self) -> Ticket {
+        self.touch.any = true;
+        self.small.next_number += 1;
+        Ticket { branch: self.birth.id, number: self.small.next_number }
+    }
+
+    /// Leaves out numbers that an earlier branch of this name may have given.
+    pub(crate) fn skip_tickets(&mut self, number: u32) {
+        self.touch.any = true;
+        self.small.next_number = number;
+    }
+
+    pub(crate) fn set_state(&mut self, state: BranchState) {
+        self.touch.any = true;
+        self.small.state = state;
+    }
+
+    pub(crate) fn set_ending(&mut self) {
+        self.touch.any = true;
+        self.small.ending = true;
+    }
+
+    pub(crate) fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    pub(crate) fn top(&self) -> Option<&Frame> {
+        self.frames.last()
+    }
+
+    pub(crate) fn top_mut(&mut self) -> Option<&mut Frame> {
+        let index = self.frames.len().checked_sub(1)?;
+        Some(self.frame_mut(index))
+    }
+
+    pub(crate) fn frame_mut(&mut self, index: usize) -> &mut Frame {
+        self.touch_frames(index);
+        &mut self.frames[index]
+    }
+
+    pub(crate) fn push(&mut self, frame: Frame) {
+        self.touch_frames(self.frames.len());
+        self.frames.push(frame);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop()?;
+        self.touch_frames(self.frames.len());
+        Some(frame)
+    }
+
+    pub(crate) fn data(&self) -> &Datum {
+        &self.data
+    }
+
+    pub(crate) fn set_data(&mut self, data: Datum) {
+        self.touch.any = true;
+        self.touch.data = true;
+        self.data = data;
+    }
+
+    pub(crate) fn context(&self) -> &Datum {
+        &self.context
+    }
+
+    pub(crate) fn set_context(&mut self, context: Datum) {
+        self.touch.any = true;
+        self.touch.context = true;
+        self.context = context;
+    }
+
+    /// The next delta must carry the whole branch.
+    pub(crate) fn mark_born(&mut self) {
+        self.touch = Touch { born: true, any: true, ..Touch::default() };
+    }
+
+    fn touch_frames(&mut self, index: usize) {
+        self.touch.any = true;
+        self.touch.frames = Some(self.touch.frames.map_or(index, |lowest| lowest.min(index)));
+    }
+
+    /// What changed since this was last asked, and nothing if nothing did.
+    pub(crate) fn take_changes(&mut self) -> Option<BranchPatch> {
+        let touch = std::mem::take(&mut self.touch);
+        if !touch.any {
+            return None;
+        }
+        let kept = if touch.born { 0 } else { touch.frames.unwrap_or(self.frames.len()) };
+        Some(BranchPatch {
+            id: self.birth.id,
+            born: touch.born.then(|| self.birth.clone()),
+            kept: kept as u32,
+            frames: self.frames[kept..].to_vec(),
+            data: (touch.born || touch.data).then(|| self.data.clone()),
+            context: (touch.born || touch.context).then(|| self.context.clone()),
+            author: touch
+                .extended
+                .then(|| self.lineage.head().map(|p| (p.author, p.epoch)))
+                .flatten(),
+            lineage: touch.born.then(|| self.lineage.clone()),
+            small: self.small.clone(),
+        })
+    }
+
+    /// A branch as a patch says it was born.
+    pub(crate) fn from_patch(patch: &BranchPatch, birth: Birth) -> Self {
+        let mut branch = Self::new(birth, Datum::null(), Datum::null());
+        branch.touch = Touch::default();
+        branch.apply(patch);
+        branch
+    }
+
+    pub(crate) fn apply(&mut self, patch: &BranchPatch) {
+        self.frames.truncate(patch.kept as usize);
+        self.frames.extend_from_slice(&patch.frames);
+        if let Some(data) = &patch.data {
+            self.data = data.clone();
+        }
+        if let Some(context) = &patch.context {
+            self.context = context.clone();
+        }
+        match &patch.lineage {
+            Some(lineage) => self.lineage = lineage.clone(),
+            None => drop(patch.author.map(|(node, epoch)| self.lineage.extend(node, epoch))),
+        }
+        self.small = patch.small.clone();
+    }
+}
+
+/// What a step changed of one branch.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct BranchPatch {
+    #[n(0)]
+    pub(crate) id: BranchId,
+    #[n(1)]
+    pub(crate) born: Option<Birth>,
+    /// Frames below this are as they were.
+    #[n(2)]
+    kept: u32,
+    #[n(3)]
+    frames: Vec<Frame>,
+    #[n(4)]
+    data: Option<Datum>,
+    #[n(5)]
+    context: Option<Datum>,
+    /// Who made the state of this step; one more than the last.
+    #[n(6)]
+    author: Option<(NodeId, Epoch)>,
+    /// The whole line, if the branch was born or came back.
+    #[n(8)]
+    lineage: Option<Lineage>,
+    #[n(7)]
+    small: Small,
+}

@@ -1,0 +1,133 @@
+//! Data inside an execution: small values in place, large ones once, by digest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use minicbor::{Decode, Encode};
+use outlast_expressions::{Value, value};
+use outlast_lineage::Digest;
+
+/// Values heavier than this are held once per execution, and named by their digest elsewhere.
+pub(crate) const LARGE: usize = 64 * 1024;
+
+/// A value in an execution.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) enum Datum {
+    /// In place.
+    #[n(0)]
+    Small(#[cbor(n(0), with = "value::codec")] Value),
+    /// In the execution's store of large values.
+    #[n(1)]
+    Large(#[n(0)] Digest),
+}
+
+impl Datum {
+    /// The null value.
+    pub(crate) fn null() -> Self {
+        Self::Small(Value::default())
+    }
+}
+
+/// A large value, held once.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Large(#[cbor(n(0), with = "value::codec")] pub(crate) Value);
+
+/// The large values of one execution.
+#[derive(Clone, Debug, Default, Encode, Decode)]
+pub(crate) struct LargeValues {
+    #[n(0)]
+    values: BTreeMap<Digest, Large>,
+    /// How many there were after the last sweep; the next one comes when there are twice as many.
+    #[n(1)]
+    after_sweep: u64,
+    #[cbor(skip)]
+    touch: LargeTouch,
+}
+
+/// What a step added to and took from the store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LargeTouch {
+    pub(crate) added: BTreeSet<Digest>,
+    pub(crate) removed: BTreeSet<Digest>,
+}
+
+impl PartialEq for LargeValues {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+impl LargeValues {
+    /// Takes a value in: large ones move to the store.
+    pub(crate) fn intern(&mut self, value: Value) -> Datum {
+        if value::weight(&value, LARGE) <= LARGE {
+            return Datum::Small(value);
+        }
+        let digest = Digest::of(value::to_text(&value).as_bytes());
+        if self.values.insert(digest, Large(value)).is_none() && !self.touch.removed.remove(&digest)
+        {
+            self.touch.added.insert(digest);
+        }
+        Datum::Large(digest)
+    }
+
+    /// The value of a datum.
+    pub(crate) fn value(&self, datum: &Datum) -> Value {
+        match datum {
+            Datum::Small(value) => value.clone(),
+            Datum::Large(digest) => {
+                self.values.get(digest).expect("a datum names a value in the store").0.clone()
+            }
+        }
+    }
+
+    /// Whether enough has been added since the last sweep to make another one worth its cost.
+    pub(crate) fn wants_sweep(&self) -> bool {
+        self.values.len() as u64 > 8 + 2 * self.after_sweep
+    }
+
+    /// Drops everything that is not named any more.
+    pub(crate) fn sweep(&mut self, named: &BTreeSet<Digest>) {
+        let dropped: Vec<Digest> =
+            self.values.keys().filter(|digest| !named.contains(digest)).copied().collect();
+        for digest in dropped {
+            self.values.remove(&digest);
+            if !self.touch.added.remove(&digest) {
+                self.touch.removed.insert(digest);
+            }
+        }
+        self.after_sweep = self.values.len() as u64;
+    }
+
+    /// What changed since this was last asked: added values, removed digests.
+    pub(crate) fn take_changes(&mut self) -> (Vec<(Digest, Large)>, Vec<Digest>) {
+        let touch = std::mem::take(&mut self.touch);
+        let added = touch.added.into_iter().map(|digest| (digest, self.values[&digest].clone()));
+        (added.collect(), touch.removed.into_iter().collect())
+    }
+
+    /// Takes over what another copy's step changed.
+    pub(crate) fn apply(&mut self, added: &[(Digest, Large)], removed: &[Digest]) {
+        self.values.extend(added.iter().cloned());
+        for digest in removed {
+            self.values.remove(digest);
+        }
+        if !removed.is_empty() {
+            self.after_sweep = self.values.len() as u64;
+        }
+    }
+
+    /// The values with these digests, for a branch that moves away.
+    pub(crate) fn subset(&self, named: &BTreeSet<Digest>) -> Self {
+        let values = self.values.iter().filter(|(digest, _)| named.contains(digest));
+        Self { values: values.map(|(d, v)| (*d, v.clone())).collect(), ..Self::default() }
+    }
+
+    /// Takes in the values of a branch that comes back.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        for (digest, large) in &other.values {
+            if self.values.insert(*digest, large.clone()).is_none() {
+                self.touch.added.insert(*digest);
+            }
+        }
+    }
+}

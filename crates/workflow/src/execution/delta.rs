@@ -1,0 +1,155 @@
+//! Deltas: what one step changed, read off the parts it touched.
+//!
+//! A step that ran a thousand iterations of a loop leaves the frames as they are in the end, so its
+//! delta is no larger than that of one iteration.
+
+use std::collections::BTreeSet;
+
+use minicbor::{Decode, Encode};
+use outlast_lineage::{BranchId, Digest, Effect, EffectId};
+
+use super::branch::{Branch, BranchPatch};
+use super::datum::Large;
+use super::join::{Counts, Join, JoinId, Slot};
+use super::plan::{Plan, PlanEntry, PlanId};
+use super::{Execution, Head};
+
+/// What one event changed. Applying it to a copy of the execution gives the same execution.
+#[derive(Clone, Debug, PartialEq, Default, Encode, Decode)]
+pub struct Delta {
+    #[n(0)]
+    pub(crate) gone: Vec<BranchId>,
+    #[n(1)]
+    pub(crate) branches: Vec<BranchPatch>,
+    #[n(2)]
+    pub(crate) plans: Vec<PlanPatch>,
+    #[n(3)]
+    pub(crate) plans_gone: Vec<PlanId>,
+    #[n(4)]
+    pub(crate) joins: Vec<JoinPatch>,
+    #[n(5)]
+    pub(crate) joins_gone: Vec<JoinId>,
+    #[n(6)]
+    pub(crate) effects: Vec<(EffectId, Option<Effect>)>,
+    #[n(7)]
+    pub(crate) added: Vec<(Digest, Large)>,
+    #[n(8)]
+    pub(crate) removed: Vec<Digest>,
+    #[n(9)]
+    pub(crate) head: Option<Head>,
+    #[n(10)]
+    pub(crate) consumed: Vec<u64>,
+    #[n(11)]
+    pub(crate) passed: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct PlanPatch {
+    #[n(0)]
+    id: PlanId,
+    #[n(1)]
+    kept: u32,
+    #[n(2)]
+    entries: Vec<PlanEntry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct JoinPatch {
+    #[n(0)]
+    id: JoinId,
+    #[n(1)]
+    counts: Counts,
+    #[n(2)]
+    slots: Vec<(u32, Slot)>,
+}
+
+/// Which parts of an execution a step laid hands on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touched {
+    pub(crate) branches: BTreeSet<BranchId>,
+    pub(crate) plans: BTreeSet<PlanId>,
+    pub(crate) joins: BTreeSet<JoinId>,
+    pub(crate) effects: BTreeSet<EffectId>,
+    pub(crate) consumed: Vec<u64>,
+    pub(crate) head: bool,
+}
+
+impl Execution {
+    /// Reads off what the touched parts are now.
+    pub(crate) fn collect(&mut self, touched: Touched) -> Delta {
+        let (added, removed) = self.large.take_changes();
+        let mut delta = Delta {
+            added,
+            removed,
+            head: touched.head.then(|| self.head.clone()),
+            consumed: touched.consumed,
+            passed: self.passed,
+            ..Delta::default()
+        };
+        for id in touched.branches {
+            match self.branches.get_mut(&id) {
+                Some(branch) => delta.branches.extend(branch.take_changes()),
+                None => delta.gone.push(id),
+            }
+        }
+        for id in touched.plans {
+            match self.plans.get_mut(&id).map(Plan::take_changes) {
+                Some(None) => {}
+                Some(Some((kept, entries))) => delta.plans.push(PlanPatch { id, kept, entries }),
+                None => delta.plans_gone.push(id),
+            }
+        }
+        for id in touched.joins {
+            match self.joins.get_mut(&id) {
+                Some(join) => {
+                    let slots = join.take_changes();
+                    delta.joins.push(JoinPatch { id, counts: join.counts.clone(), slots });
+                }
+                None => delta.joins_gone.push(id),
+            }
+        }
+        for id in touched.effects {
+            delta.effects.push((id, self.ledger.get(&id).cloned()));
+        }
+        delta
+    }
+
+    /// Takes over what another copy's step changed. Runs no expression and decides nothing.
+    pub fn apply(&mut self, delta: &Delta) {
+        self.large.apply(&delta.added, &delta.removed);
+        for id in &delta.gone {
+            self.branches.remove(id);
+        }
+        for patch in &delta.branches {
+            match &patch.born {
+                Some(birth) => {
+                    self.branches.insert(patch.id, Branch::from_patch(patch, birth.clone()));
+                }
+                None => {
+                    let branch = self.branches.get_mut(&patch.id);
+                    branch.expect("a patch is for a branch that is here").apply(patch);
+                }
+            }
+        }
+        for patch in &delta.plans {
+            self.plans.entry(patch.id).or_insert_with(Plan::new).apply(patch.kept, &patch.entries);
+        }
+        for patch in &delta.joins {
+            let join: &mut Join = self.joins.entry(patch.id).or_default();
+            join.apply(patch.counts.clone(), &patch.slots);
+        }
+        delta.plans_gone.iter().for_each(|id| drop(self.plans.remove(id)));
+        delta.joins_gone.iter().for_each(|id| drop(self.joins.remove(id)));
+        for (id, effect) in &delta.effects {
+            match effect {
+                Some(effect) => self.ledger.record(*id, effect.clone()),
+                None => self.ledger.settle(id),
+            }
+        }
+        if let Some(head) = &delta.head {
+            self.head = head.clone();
+        }
+        self.consumed.extend(delta.consumed.iter().copied());
+        self.forget_consumed_before(delta.passed);
+    }
+}

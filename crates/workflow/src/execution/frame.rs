@@ -1,0 +1,372 @@
+//! Frames: what a branch is in the middle of, from the outermost task to the innermost.
+
+use std::collections::BTreeSet;
+
+use minicbor::{Decode, Encode};
+use outlast_lineage::{Digest, Digester, EffectId, ExecutionId, Time};
+
+use super::datum::Datum;
+use super::join::JoinId;
+use super::plan::{PlanEntry, PlanId};
+use crate::program::{CompensationOrder, OnFailure};
+use crate::{Fault, Request, TaskId, Ticket};
+
+/// Where in the flow something is: task, iterations and incarnations from the outside in, digested.
+/// The same in every copy of an execution, so operation keys are too.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
+#[cbor(transparent)]
+pub(crate) struct Path(#[n(0)] pub(crate) u64);
+
+impl Path {
+    pub(crate) const START: Self = Self(0);
+
+    /// The place of a task inside this place; `turn` tells repeated entries apart.
+    pub(crate) fn inside(self, task: TaskId, turn: u64) -> Self {
+        let digest = Digester::new("path").number(self.0).number(u64::from(task.0)).number(turn);
+        Self(digest.finish().short())
+    }
+
+    /// The digest that operation keys are made of.
+    pub(crate) fn digest(self) -> Digest {
+        Digester::new("place").number(self.0).finish()
+    }
+}
+
+/// One task that has begun and not ended.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Frame {
+    #[n(0)]
+    pub(crate) task: TaskId,
+    #[n(1)]
+    pub(crate) path: Path,
+    #[n(2)]
+    pub(crate) started: Time,
+    /// What came in, before `input.from`.
+    #[n(3)]
+    pub(crate) raw: Datum,
+    /// What came in, after `input.from`.
+    #[n(4)]
+    pub(crate) input: Datum,
+    /// When it has taken too long.
+    #[n(5)]
+    pub(crate) deadline: Option<Alarm>,
+    /// Its own compensation continuation, if it is a scope.
+    #[n(6)]
+    pub(crate) plan: Option<PlanId>,
+    /// The worker evaluation it waits for.
+    #[n(7)]
+    pub(crate) evaluating: Option<Box<Evaluating>>,
+    /// The effect whose undo this task owes once it completes.
+    #[n(8)]
+    pub(crate) effect: Option<EffectId>,
+    #[n(9)]
+    pub(crate) activity: Activity,
+    /// Which case of a switch, or that an error was handled: decides what comes after.
+    #[n(10)]
+    pub(crate) chosen: Option<u32>,
+    /// Definite failures that were tried again in place: part of the incarnation of calls inside.
+    #[n(11)]
+    pub(crate) tries: u64,
+}
+
+/// An expression that a worker evaluates.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Evaluating {
+    #[n(0)]
+    pub(crate) ticket: Ticket,
+    #[n(1)]
+    pub(crate) source: String,
+    #[n(2)]
+    pub(crate) input: Datum,
+    #[n(3)]
+    pub(crate) bindings: Vec<(String, Datum)>,
+}
+
+/// A timer that was set.
+#[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Alarm {
+    #[n(0)]
+    pub(crate) ticket: Ticket,
+    #[n(1)]
+    pub(crate) at: Time,
+}
+
+/// What a task is doing.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) enum Activity {
+    /// About to decide whether to run at all.
+    #[n(0)]
+    Condition,
+    /// About to transform its input.
+    #[n(1)]
+    Input,
+    /// About to do what its kind does.
+    #[n(2)]
+    Begin,
+    /// Running the tasks of a list.
+    #[n(3)]
+    Sequence {
+        /// The task to enter next.
+        #[n(0)]
+        next: u32,
+        /// How often the list went back: entries of one task are told apart by it.
+        #[n(1)]
+        jumps: u64,
+    },
+    /// Looking at the cases of a switch.
+    #[n(4)]
+    Switch(#[n(0)] u32),
+    /// Going over a list, one item after the other.
+    #[n(5)]
+    Loop {
+        #[n(0)]
+        items: Datum,
+        /// The iteration that runs or is about to.
+        #[n(1)]
+        index: u64,
+        /// Whether the body of this iteration runs.
+        #[n(2)]
+        inside: bool,
+    },
+    /// Waiting for branches: fork, concurrent loop, graph, parallel undo.
+    #[n(6)]
+    Gather(#[n(0)] JoinId),
+    /// Trying.
+    #[n(7)]
+    Try(#[n(0)] Trying),
+    /// Waiting for a timer.
+    #[n(8)]
+    Waiting(#[n(0)] Alarm),
+    /// Waiting for an answer.
+    #[n(9)]
+    Calling(#[n(0)] Box<Calling>),
+    /// Waiting until an event is stored.
+    #[n(10)]
+    Publishing {
+        #[n(0)]
+        ticket: Ticket,
+        #[n(1)]
+        event: Datum,
+    },
+    /// Waiting for events.
+    #[n(11)]
+    Listening(#[n(0)] Box<Listening>),
+    /// Running the task of a function, or an alternative.
+    #[n(12)]
+    Function {
+        /// Which alternative runs; zero is the function itself.
+        #[n(0)]
+        alternative: u32,
+        /// What the function or alternative was given.
+        #[n(1)]
+        arguments: Datum,
+    },
+    /// Waiting for a child execution.
+    #[n(13)]
+    Child {
+        #[n(0)]
+        ticket: Ticket,
+        #[n(1)]
+        child: ExecutionId,
+        #[n(2)]
+        input: Datum,
+    },
+    /// Working off a compensation continuation (the frame's plan).
+    #[n(14)]
+    Compensating(#[n(0)] Compensating),
+    /// Undoing one completed task.
+    #[n(15)]
+    Undoing(#[n(0)] Box<Undoing>),
+    /// Waiting for a person.
+    #[n(16)]
+    Parked {
+        #[n(0)]
+        effect: EffectId,
+        #[n(1)]
+        reason: String,
+        #[n(2)]
+        resume: Box<Self>,
+    },
+    /// About to transform its output.
+    #[n(17)]
+    Output,
+    /// About to keep what an undo will need.
+    #[n(18)]
+    Capture,
+    /// About to make the new context.
+    #[n(19)]
+    Export,
+    /// It raised an error that nothing caught: the execution has faulted here.
+    #[n(20)]
+    Failed(#[n(0)] Fault),
+    /// Transforming and exporting one item of `listen.foreach` (see `Listening`).
+    #[n(21)]
+    Item(#[n(0)] Box<Listening>, #[n(1)] ItemPhase),
+    /// Waiting for the items of a scattered graph step.
+    #[n(22)]
+    Scatter {
+        #[n(0)]
+        join: JoinId,
+        /// The step's number in the graph.
+        #[n(1)]
+        step: u32,
+    },
+    /// Waiting before a retriable task is tried again in place.
+    #[n(23)]
+    Again(#[n(0)] Alarm),
+}
+
+/// What is done with one item of `listen.foreach`.
+#[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
+#[cbor(index_only)]
+pub(crate) enum ItemPhase {
+    #[n(0)]
+    Body,
+    #[n(1)]
+    Output,
+    #[n(2)]
+    Export,
+    #[n(3)]
+    Until,
+}
+
+/// How far a `try` has come.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Trying {
+    #[n(0)]
+    pub(crate) stage: TryStage,
+    /// Retries so far.
+    #[n(1)]
+    pub(crate) retries: u64,
+    /// When the first attempt began.
+    #[n(2)]
+    pub(crate) since: Time,
+    /// The context at the beginning, restored before each attempt.
+    #[n(3)]
+    pub(crate) context: Datum,
+    /// When this attempt has taken too long.
+    #[n(4)]
+    pub(crate) attempt_deadline: Option<Alarm>,
+    /// Calls of earlier attempts of which it is not known whether they happened. A call at the
+    /// same place with the same request asks again with the same key.
+    #[n(5)]
+    pub(crate) uncertain: Vec<PlanEntry>,
+}
+
+/// What a `try` is doing.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) enum TryStage {
+    /// Running its body.
+    #[n(0)]
+    Body,
+    /// Undoing a failed attempt before the next one.
+    #[n(1)]
+    RollingBack(#[n(0)] Time),
+    /// Waiting before the next attempt.
+    #[n(2)]
+    Delaying(#[n(0)] Alarm),
+    /// Running `catch.do`.
+    #[n(3)]
+    Handling(#[n(0)] Fault),
+}
+
+/// A call that is under way.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Calling {
+    #[n(0)]
+    pub(crate) ticket: Ticket,
+    #[n(1)]
+    pub(crate) request: Request,
+}
+
+/// Events being waited for.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Listening {
+    #[n(0)]
+    pub(crate) ticket: Ticket,
+    /// The events (or items) consumed so far.
+    #[n(1)]
+    pub(crate) collected: JoinId,
+    /// How many.
+    #[n(2)]
+    pub(crate) count: u32,
+    /// Which filters of `all` have had their event.
+    #[n(3)]
+    pub(crate) met: BTreeSet<u32>,
+    /// Which filters of `until` have had their event.
+    #[n(4)]
+    pub(crate) until_met: BTreeSet<u32>,
+    /// What the first event fixed for a correlation.
+    #[n(5)]
+    pub(crate) correlations: Vec<(String, Datum)>,
+    /// Events that came while an item was being worked on.
+    #[n(6)]
+    pub(crate) queue: Vec<Datum>,
+    /// The item being worked on.
+    #[n(7)]
+    pub(crate) item: Option<Datum>,
+    /// Whether no more events are wanted.
+    #[n(8)]
+    pub(crate) closed: bool,
+}
+
+/// How a compensation continuation is worked off.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Compensating {
+    #[n(0)]
+    pub(crate) order: CompensationOrder,
+    #[n(1)]
+    pub(crate) on_failure: Failure,
+    /// What was undone, if someone wants to know.
+    #[n(2)]
+    pub(crate) results: Option<JoinId>,
+    #[n(3)]
+    pub(crate) count: u32,
+    /// Stop when the completion of this task comes up.
+    #[n(4)]
+    pub(crate) until: Option<TaskId>,
+    /// Parts that are being undone at once.
+    #[n(5)]
+    pub(crate) parts: Option<JoinId>,
+}
+
+/// What an undo that failed for good does.
+#[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
+#[cbor(index_only)]
+pub(crate) enum Failure {
+    /// Raises its error at the compensating task.
+    #[n(0)]
+    Raise,
+    /// Is noted, and the rest is undone.
+    #[n(1)]
+    Continue,
+    /// Waits for a person.
+    #[n(2)]
+    Park,
+}
+
+impl From<OnFailure> for Failure {
+    fn from(on_failure: OnFailure) -> Self {
+        match on_failure {
+            OnFailure::Raise => Self::Raise,
+            OnFailure::Continue => Self::Continue,
+        }
+    }
+}
+
+/// One undo that is under way.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Undoing {
+    #[n(0)]
+    pub(crate) entry: PlanEntry,
+    #[n(1)]
+    pub(crate) retries: u64,
+    #[n(2)]
+    pub(crate) since: Time,
+    /// The delay before the next try.
+    #[n(3)]
+    pub(crate) delay: Option<Alarm>,
+    /// The child being rolled back.
+    #[n(4)]
+    pub(crate) child: Option<Ticket>,
+}

@@ -1,0 +1,256 @@
+//! What people and engines ask of an execution.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use outlast_expressions::Value;
+use outlast_lineage::{Digest, EffectId, ExecutionId, Ledger, Time};
+
+use super::plan::PlanEntry;
+use super::{Activity, Branch, Datum, Execution, Frame, Stage};
+use crate::{Outcome, TaskId};
+
+/// What an execution is doing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Status {
+    /// Something is under way.
+    Running,
+    /// Everything that is under way waits for time, for events or for a person.
+    Waiting,
+    /// On hold because someone asked.
+    Suspended,
+    /// Being rolled back.
+    Compensating,
+    /// Ended.
+    Ended,
+}
+
+/// Something that waits for a person to find out what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parked {
+    /// What to name when resolving it.
+    pub effect: EffectId,
+    /// The task.
+    pub task: TaskId,
+    /// Why it waits.
+    pub reason: String,
+    /// Whether it is an undo.
+    pub undo: bool,
+}
+
+/// How far a task is, for a picture.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TaskProgress {
+    /// Under way.
+    Running,
+    /// Waiting for time, for events or for a person.
+    Waiting,
+    /// It raised the error that ended the run.
+    Failed,
+}
+
+impl Execution {
+    /// The id.
+    pub const fn id(&self) -> ExecutionId {
+        self.id
+    }
+
+    /// The digest of the definition it is pinned to.
+    pub const fn definition(&self) -> Digest {
+        self.definition
+    }
+
+    /// When it began.
+    pub const fn started_at(&self) -> Time {
+        self.started_at
+    }
+
+    /// The raw input of the workflow.
+    pub fn input(&self) -> Value {
+        self.large.value(&self.input)
+    }
+
+    /// The salt of its stand-ins for secrets: for whoever replaces them, and nobody else.
+    pub const fn salt(&self) -> &[u8; 16] {
+        &self.salt
+    }
+
+    /// How it ended, if it did.
+    pub const fn outcome(&self) -> Option<&Outcome> {
+        self.head.outcome.as_ref()
+    }
+
+    /// Completed activities; retries and undos do not count.
+    pub const fn progress(&self) -> u64 {
+        self.head.progress
+    }
+
+    /// What was done to the outside world and is still of consequence.
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What it is doing.
+    pub fn status(&self) -> Status {
+        if self.head.outcome.is_some() {
+            return Status::Ended;
+        }
+        if self.head.suspended {
+            return Status::Suspended;
+        }
+        if matches!(self.head.stage, Stage::RollingBack(_)) {
+            return Status::Compensating;
+        }
+        let idle = self.branches.values().all(|branch| match branch.top() {
+            Some(frame) => is_idle(frame),
+            None => true,
+        });
+        if idle && self.head.ready.is_empty() { Status::Waiting } else { Status::Running }
+    }
+
+    /// Everything that waits for a person.
+    pub fn parked(&self) -> Vec<Parked> {
+        let tops = self.branches.values().filter_map(Branch::top);
+        tops.filter_map(|frame| match &frame.activity {
+            Activity::Parked { effect, reason, resume } => Some(Parked {
+                effect: *effect,
+                task: frame.task,
+                reason: reason.clone(),
+                undo: matches!(**resume, Activity::Undoing(_)),
+            }),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// The tasks that are under way and what they are doing.
+    pub fn tasks_under_way(&self) -> BTreeMap<TaskId, TaskProgress> {
+        let mut tasks = BTreeMap::new();
+        for branch in self.branches.values() {
+            for frame in branch.frames() {
+                let progress = match &frame.activity {
+                    Activity::Failed(_) => TaskProgress::Failed,
+                    _ if is_idle(frame) => TaskProgress::Waiting,
+                    _ => TaskProgress::Running,
+                };
+                tasks.insert(frame.task, progress);
+            }
+        }
+        tasks
+    }
+
+    /// How much it would cost to roll back everything done so far, by the captured costs.
+    pub fn undo_cost(&self) -> f64 {
+        let plans = self.plans.values();
+        plans.map(|plan| self.cost_of(plan.entries())).sum()
+    }
+
+    fn cost_of(&self, entries: &[PlanEntry]) -> f64 {
+        let costs = entries.iter().map(|entry| match entry {
+            PlanEntry::Undo { cost, .. } => {
+                outlast_expressions::value::as_f64(&self.large.value(cost)).unwrap_or(0.0)
+            }
+            PlanEntry::Parallel(lists) => lists.iter().map(|list| self.cost_of(list)).sum(),
+            _ => 0.0,
+        });
+        costs.sum()
+    }
+
+    /// The large values that anything names.
+    pub(crate) fn named_large_values(&self) -> BTreeSet<Digest> {
+        let mut names = Names(BTreeSet::new());
+        names.datum(&self.input);
+        for branch in self.branches.values() {
+            names.branch(branch);
+        }
+        for plan in self.plans.values() {
+            names.entries(plan.entries());
+        }
+        for join in self.joins.values() {
+            join.counts.items.iter().for_each(|items| names.datum(items));
+            for slot in join.slots().values() {
+                names.datum(&slot.data);
+                slot.context.iter().for_each(|context| names.datum(context));
+                names.entries(&slot.plan);
+            }
+        }
+        names.0
+    }
+}
+
+fn is_idle(frame: &Frame) -> bool {
+    match &frame.activity {
+        Activity::Waiting(_)
+        | Activity::Listening(_)
+        | Activity::Parked { .. }
+        | Activity::Gather(_)
+        | Activity::Scatter { .. }
+        | Activity::Failed(_)
+        | Activity::Again(_) => true,
+        Activity::Try(trying) => matches!(trying.stage, super::TryStage::Delaying(_)),
+        Activity::Undoing(undoing) => undoing.delay.is_some(),
+        _ => false,
+    }
+}
+
+/// Collects the digests of large values.
+pub(super) struct Names(pub(super) BTreeSet<Digest>);
+
+impl Names {
+    pub(super) fn datum(&mut self, datum: &Datum) {
+        if let Datum::Large(digest) = datum {
+            self.0.insert(*digest);
+        }
+    }
+
+    pub(super) fn branch(&mut self, branch: &Branch) {
+        self.datum(branch.data());
+        self.datum(branch.context());
+        branch.birth.variables.iter().for_each(|(_, datum)| self.datum(datum));
+        branch.frames().iter().for_each(|frame| self.frame(frame));
+    }
+
+    fn frame(&mut self, frame: &Frame) {
+        self.datum(&frame.raw);
+        self.datum(&frame.input);
+        if let Some(evaluating) = &frame.evaluating {
+            self.datum(&evaluating.input);
+            evaluating.bindings.iter().for_each(|(_, datum)| self.datum(datum));
+        }
+        self.activity(&frame.activity);
+    }
+
+    fn activity(&mut self, activity: &Activity) {
+        match activity {
+            Activity::Loop { items, .. } => self.datum(items),
+            Activity::Try(trying) => {
+                self.datum(&trying.context);
+                self.entries(&trying.uncertain);
+            }
+            Activity::Publishing { event, .. } => self.datum(event),
+            Activity::Listening(listening) | Activity::Item(listening, _) => {
+                listening.queue.iter().for_each(|datum| self.datum(datum));
+                listening.item.iter().for_each(|datum| self.datum(datum));
+                listening.correlations.iter().for_each(|(_, datum)| self.datum(datum));
+            }
+            Activity::Function { arguments, .. } => self.datum(arguments),
+            Activity::Child { input, .. } => self.datum(input),
+            Activity::Undoing(undoing) => self.entries(std::slice::from_ref(&undoing.entry)),
+            Activity::Parked { resume, .. } => self.activity(resume),
+            _ => {}
+        }
+    }
+
+    pub(super) fn entries(&mut self, entries: &[PlanEntry]) {
+        for entry in entries {
+            match entry {
+                PlanEntry::Undo { captured, cost, .. } => {
+                    self.datum(captured);
+                    self.datum(cost);
+                }
+                PlanEntry::Parallel(lists) => lists.iter().for_each(|list| self.entries(list)),
+                PlanEntry::Uncertain(frames) => frames.iter().for_each(|f| self.frame(f)),
+                PlanEntry::Child { .. } | PlanEntry::Milestone(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Calls: the intent is written down, the call leaves, the answer comes, or it does not.
+
+use outlast_expressions::{Value, value};
+use outlast_lineage::{Digest, Digester, Effect, EffectId, EffectState, OperationKey};
+
+use super::evaluation::{Sight, evaluated};
+use super::timers::retriable_delay;
+use super::{Machine, Turn};
+use crate::execution::{Activity, Branch, Calling, PlanEntry};
+use crate::program::{
+    Authentication, Class, Idempotency, Kind, Secretive, Service, Task, Template,
+};
+use crate::{
+    Answer, Command, Fault, FaultKind, Happening, Request, Resolution, ResolvedAuthentication,
+    Target, Ticket, build_http, scalar_text, secret,
+};
+
+impl<'a> Machine<'a> {
+    pub(super) fn begin_call(
+        &mut self,
+        branch: &mut Branch,
+        service: &Service,
+        arguments: Option<&Template>,
+    ) -> Turn {
+        let input = self.value(branch.data());
+        let given = match arguments {
+            Some(template) => {
+                let sight = Sight::from_top(branch, input.clone());
+                evaluated!(self, branch, self.evaluate(branch, template, &sight))
+            }
+            None => input.clone(),
+        };
+        let target = match self.target(branch, service, given, &input) {
+            Ok(target) => target,
+            Err(fault) => return self.raise(branch, fault),
+        };
+        match self.request(branch, target) {
+            Ok(request) => self.call(branch, request),
+            Err(fault) => self.raise(branch, fault),
+        }
+    }
+
+    fn target(
+        &self,
+        branch: &Branch,
+        service: &Service,
+        arguments: Value,
+        input: &Value,
+    ) -> Result<Target, Fault> {
+        match service {
+            Service::Http { output, redirect, authentication } => {
+                let authentication = authentication
+                    .as_ref()
+                    .map(|given| self.authentication(branch, given))
+                    .transpose()?;
+                build_http(&arguments, input, *output, *redirect, authentication)
+            }
+            Service::Catalog { name, version } => {
+                Ok(Target::Catalog { name: name.clone(), version: version.clone(), arguments })
+            }
+        }
+    }
+
+    fn authentication(
+        &self,
+        branch: &Branch,
+        given: &Authentication,
+    ) -> Result<ResolvedAuthentication, Fault> {
+        let text = |secretive: &Secretive| self.credential(branch, secretive);
+        Ok(match given {
+            Authentication::Basic { username, password } => {
+                ResolvedAuthentication::Basic(text(username)?, text(password)?)
+            }
+            Authentication::Bearer(token) => ResolvedAuthentication::Bearer(text(token)?),
+            Authentication::Digest { username, password } => {
+                ResolvedAuthentication::Digest(text(username)?, text(password)?)
+            }
+        })
+    }
+
+    fn credential(&self, branch: &Branch, secretive: &Secretive) -> Result<String, Fault> {
+        match secretive {
+            Secretive::Secret(name, field) => {
+                Ok(secret::stand_in(&self.execution.salt, name, field))
+            }
+            Secretive::Given(template) => {
+                let sight = Sight::from_top(branch, self.value(branch.data()));
+                let given = self.evaluate_template_here(branch, template, &sight)?;
+                scalar_text(&given).ok_or_else(|| {
+                    let detail = "user names, passwords and tokens are texts";
+                    Fault::new(FaultKind::Authentication, "the credential is not a text", detail)
+                })
+            }
+        }
+    }
+
+    /// Names the call: the same key for the same request at the same place, until it is answered.
+    fn request(&mut self, branch: &mut Branch, target: Target) -> Result<Request, Fault> {
+        let digest = digest_of(&target);
+        let path = branch.top().expect("a task calls").path;
+        if let Some(request) = self.take_uncertain(branch, path, &digest) {
+            return Ok(request);
+        }
+        let incarnation = self.incarnation(branch);
+        let place =
+            Digester::new("place").field(path.digest().as_bytes()).number(incarnation).finish();
+        let idempotency = self.trait_of(branch, |task| task.traits.idempotency.as_ref());
+        let class = self.trait_of(branch, |task| task.traits.class);
+        let point = branch.lineage.head().expect("a branch that is worked on has a state");
+        Ok(Request {
+            effect: EffectId { branch: branch.id(), point },
+            key: OperationKey::new(self.execution.id, &place, &digest),
+            own_key: self.own_key(branch, idempotency)?,
+            key_header: idempotency.and_then(|idempotency| idempotency.header.clone()),
+            deadline: branch.frames().iter().filter_map(|f| f.deadline).map(|a| a.at).min(),
+            readonly: class == Some(Class::Readonly),
+            undo: branch.frames().iter().any(|f| matches!(f.activity, Activity::Undoing(_))),
+            target,
+            salt: self.execution.salt,
+        })
+    }
+
+    fn own_key(
+        &self,
+        branch: &Branch,
+        idempotency: Option<&Idempotency>,
+    ) -> Result<Option<String>, Fault> {
+        let Some(template) = idempotency.and_then(|idempotency| idempotency.key.as_ref()) else {
+            return Ok(None);
+        };
+        let sight = Sight::from_top(branch, self.value(branch.data()));
+        let key = self.evaluate_template_here(branch, template, &sight)?;
+        Ok(Some(scalar_text(&key).unwrap_or_else(|| value::to_text(&key))))
+    }
+
+    /// What the calling task says, or the tasks that call it as a function.
+    fn trait_of<T>(&self, branch: &Branch, of: impl Fn(&'a Task) -> Option<T>) -> Option<T> {
+        let program = self.program;
+        let frames = branch.frames();
+        for depth in (0..frames.len()).rev() {
+            if let Some(found) = of(program.task(frames[depth].task)) {
+                return Some(found);
+            }
+            let called = depth
+                .checked_sub(1)
+                .is_some_and(|d| matches!(frames[d].activity, Activity::Function { .. }));
+            if !called {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// A number that differs between attempts that were definitely answered.
+    pub(super) fn incarnation(&self, branch: &Branch) -> u64 {
+        let mut incarnation = branch.birth.incarnation;
+        for frame in branch.frames() {
+            let retries = match &frame.activity {
+                Activity::Try(trying) => trying.retries,
+                _ => 0,
+            };
+            if retries + frame.tries > 0 {
+                let digest = Digester::new("incarnation").number(incarnation).number(frame.path.0);
+                incarnation = digest.number(retries).number(frame.tries).finish().short();
+            }
+        }
+        incarnation
+    }
+
+    /// The request of an earlier attempt at this place of which it is not known what became.
+    fn take_uncertain(
+        &mut self,
+        branch: &mut Branch,
+        path: crate::execution::Path,
+        digest: &Digest,
+    ) -> Option<Request> {
+        if let Some((depth, index)) = find_uncertain(branch, path, digest) {
+            return Some(remove_uncertain(branch, depth, index));
+        }
+        let mut parent = branch.birth.parent;
+        while let Some(id) = parent {
+            let around = self.execution.branches.get(&id)?;
+            parent = around.birth.parent;
+            if let Some((depth, index)) = find_uncertain(around, path, digest) {
+                let mut around = self.take(id)?;
+                let request = remove_uncertain(&mut around, depth, index);
+                self.put(around);
+                return Some(request);
+            }
+        }
+        None
+    }
+
+    /// Writes the intent down and lets the call leave.
+    pub(super) fn call(&mut self, branch: &mut Branch, request: Request) -> Turn {
+        let ticket = branch.ticket();
+        let task = branch.top().expect("a task calls").task;
+        if !request.readonly && !request.undo {
+            self.record_effect(request.effect, EffectState::Intended, &request, task.0);
+            let owner = branch.frames().iter().rposition(|frame| self.owes_undo(frame.task));
+            if let Some(owner) = owner {
+                branch.frame_mut(owner).effect = Some(request.effect);
+            }
+        }
+        self.happenings.push(Happening::Called(task, request.key_text()));
+        let command = Command::Call { ticket, request: Box::new(request.clone()) };
+        self.commands.push(command);
+        self.set_activity(branch, Activity::Calling(Box::new(Calling { ticket, request })));
+        Turn::Wait
+    }
+
+    fn record_effect(&mut self, id: EffectId, state: EffectState, request: &Request, task: u32) {
+        let effect = Effect { state, ..Effect::intended(request.key, task) };
+        self.execution.ledger.record(id, effect);
+        self.touched.effects.insert(id);
+    }
+
+    pub(super) fn settle_effect(&mut self, id: EffectId) {
+        self.execution.ledger.settle(&id);
+        self.touched.effects.insert(id);
+    }
+
+    pub(super) fn take_answer(&mut self, ticket: Ticket, answer: Answer) {
+        let Some(mut branch) = self.take(ticket.branch) else { return };
+        let turn = match branch.top().map(|frame| &frame.activity) {
+            Some(Activity::Calling(calling)) if calling.ticket == ticket => {
+                let request = calling.request.clone();
+                self.answered(&mut branch, &request, answer)
+            }
+            Some(Activity::Publishing { ticket: waiting, .. }) if *waiting == ticket => {
+                self.published(&mut branch)
+            }
+            // Nobody waits for it any more.
+            _ => return self.put(branch),
+        };
+        self.settle(branch, turn);
+    }
+
+    fn answered(&mut self, branch: &mut Branch, request: &Request, answer: Answer) -> Turn {
+        match answer {
+            Answer::Succeeded(output) => self.succeeded(branch, request, output),
+            Answer::Failed(fault) => self.failed(branch, request, fault),
+            Answer::Unknown(fault) => self.unknown(branch, request, fault),
+        }
+    }
+
+    fn succeeded(&mut self, branch: &mut Branch, request: &Request, output: Value) -> Turn {
+        if !request.readonly && !request.undo {
+            let owed = branch.frames().iter().any(|frame| self.owes_undo(frame.task));
+            if owed {
+                let task = branch.top().expect("a task calls").task.0;
+                self.record_effect(request.effect, EffectState::Done, request, task);
+            } else {
+                // Nothing will ever undo it: the history remembers it, the value need not.
+                self.settle_effect(request.effect);
+            }
+        }
+        let data = self.intern(output);
+        branch.set_data(data);
+        self.complete(branch)
+    }
+
+    fn failed(&mut self, branch: &mut Branch, request: &Request, fault: Fault) -> Turn {
+        if !request.readonly && !request.undo {
+            self.settle_effect(request.effect);
+        }
+        // The next try is a new operation: this one was definitely answered.
+        if let Some(depth) =
+            branch.frames().iter().rposition(|frame| matches!(frame.activity, Activity::Undoing(_)))
+        {
+            branch.frame_mut(depth).tries += 1;
+        }
+        self.set_activity(branch, Activity::Begin);
+        if let Some(turn) = self.retry_in_place(branch, true) {
+            return turn;
+        }
+        self.raise(branch, fault)
+    }
+
+    fn unknown(&mut self, branch: &mut Branch, request: &Request, fault: Fault) -> Turn {
+        if self.must_not_repeat(branch) {
+            let reason = fault.detail.clone().or(fault.title.clone()).unwrap_or_default();
+            let reason = format!("it is not known whether the call happened: {reason}");
+            return self.park(branch, request.effect, reason);
+        }
+        if let Some(turn) = self.retry_in_place(branch, false) {
+            return turn;
+        }
+        self.raise(branch, fault)
+    }
+
+    /// A pivot whose provider is not said to deduplicate is asked once.
+    pub(super) fn must_not_repeat(&self, branch: &Branch) -> bool {
+        self.trait_of(branch, |task| task.traits.class) == Some(Class::Pivot)
+            && self.trait_of(branch, |task| task.traits.idempotency.as_ref()).is_none()
+    }
+
+    /// A retriable task is tried again for ever, unless a `try` around it has a policy.
+    fn retry_in_place(&mut self, branch: &mut Branch, definite: bool) -> Option<Turn> {
+        let class = self.trait_of(branch, |task| task.traits.class);
+        let retriable = matches!(class, Some(Class::Retriable | Class::CompensatableRetriable));
+        let has_policy = branch.frames().iter().any(|frame| {
+            matches!(&self.program.task(frame.task).kind,
+                Kind::Try { catch, .. } if catch.retry.is_some())
+                || matches!(frame.activity, Activity::Undoing(_))
+        });
+        if !retriable || has_policy {
+            return None;
+        }
+        let frame = branch.top_mut().expect("a task calls");
+        let tries = frame.tries;
+        frame.tries += u64::from(definite);
+        let task = frame.task;
+        let alarm = self.set_alarm(branch, self.now.after(retriable_delay(tries)));
+        self.set_activity(branch, Activity::Again(alarm));
+        self.happenings.push(Happening::TaskRetried(task, tries + 1));
+        Some(Turn::Wait)
+    }
+
+    /// Waits for a person to find out.
+    pub(super) fn park(&mut self, branch: &mut Branch, effect: EffectId, reason: String) -> Turn {
+        let frame = branch.top_mut().expect("a task is being run");
+        let task = frame.task;
+        let resume = Box::new(std::mem::replace(&mut frame.activity, Activity::Begin));
+        frame.activity = Activity::Parked { effect, reason: reason.clone(), resume };
+        self.happenings.push(Happening::Parked(task, reason));
+        Turn::Wait
+    }
+
+    pub(super) fn take_resolution(&mut self, effect: EffectId, resolution: Resolution) {
+        let parked = self.execution.branches.values().find(|branch| {
+            matches!(branch.top().map(|frame| &frame.activity),
+                Some(Activity::Parked { effect: parked, .. }) if *parked == effect)
+        });
+        let Some(id) = parked.map(Branch::id) else { return };
+        let mut branch = self.take(id).expect("it was just found");
+        let frame = branch.top_mut().expect("it is parked in a frame");
+        let task = frame.task;
+        let Activity::Parked { resume, .. } =
+            std::mem::replace(&mut frame.activity, Activity::Begin)
+        else {
+            unreachable!("it was just found parked")
+        };
+        frame.activity = *resume;
+        self.happenings.push(Happening::Resolved(task, word(&resolution).to_owned()));
+        let turn = self.resolve(&mut branch, resolution);
+        self.settle(branch, turn);
+    }
+
+    fn resolve(&mut self, branch: &mut Branch, resolution: Resolution) -> Turn {
+        let activity = &branch.top().expect("it was parked in a frame").activity;
+        let Activity::Calling(calling) = activity else {
+            return self.resolve_undo(branch, resolution);
+        };
+        let request = calling.request.clone();
+        let given_up = |title: &str| {
+            Fault::new(FaultKind::Runtime, title, "a person said so when asked what became of it")
+        };
+        match resolution {
+            Resolution::Done(output) => self.succeeded(branch, &request, output),
+            Resolution::NotDone => {
+                self.failed(branch, &request, given_up("the call did not happen"))
+            }
+            Resolution::Retry => self.call(branch, request),
+            Resolution::Abandon => {
+                self.settle_effect(request.effect);
+                self.set_activity(branch, Activity::Begin);
+                self.raise(branch, given_up("the call was given up"))
+            }
+        }
+    }
+}
+
+fn word(resolution: &Resolution) -> &'static str {
+    match resolution {
+        Resolution::Done(_) => "done",
+        Resolution::NotDone => "not-done",
+        Resolution::Retry => "retry",
+        Resolution::Abandon => "abandon",
+    }
+}
+
+fn digest_of(target: &Target) -> Digest {
+    Digest::of(&minicbor::to_vec(target).expect("writing to memory does not fail"))
+}
+
+/// Where a branch remembers an unanswered call of this place and request: depth and index.
+fn find_uncertain(
+    branch: &Branch,
+    path: crate::execution::Path,
+    digest: &Digest,
+) -> Option<(usize, usize)> {
+    branch.frames().iter().enumerate().rev().find_map(|(depth, frame)| {
+        let Activity::Try(trying) = &frame.activity else { return None };
+        let index = trying.uncertain.iter().position(|entry| {
+            uncertain_call(entry).is_some_and(|(place, request)| {
+                place == path && digest_of(&request.target) == *digest
+            })
+        })?;
+        Some((depth, index))
+    })
+}
+
+/// The place and request of a call that may have happened.
+pub(super) fn uncertain_call(entry: &PlanEntry) -> Option<(crate::execution::Path, &Request)> {
+    let PlanEntry::Uncertain(frames) = entry else { return None };
+    let frame = frames.last()?;
+    match &frame.activity {
+        Activity::Calling(calling) => Some((frame.path, &calling.request)),
+        Activity::Parked { resume, .. } => match resume.as_ref() {
+            Activity::Calling(calling) => Some((frame.path, &calling.request)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn remove_uncertain(branch: &mut Branch, depth: usize, index: usize) -> Request {
+    let Activity::Try(trying) = &mut branch.frame_mut(depth).activity else {
+        unreachable!("it was just found in a try")
+    };
+    let entry = trying.uncertain.remove(index);
+    let (_, request) = uncertain_call(&entry).expect("it was just found to be a call");
+    request.clone()
+}

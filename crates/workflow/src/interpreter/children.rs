@@ -1,0 +1,126 @@
+//! Child executions: `run: workflow`.
+
+use outlast_lineage::{Digester, ExecutionId};
+
+use super::evaluation::{Sight, evaluated};
+use super::{Machine, Turn};
+use crate::execution::{Activity, Branch, PlanEntry};
+use crate::program::Kind;
+use crate::{Command, Fault, FaultKind, Outcome, Ticket};
+
+impl Machine<'_> {
+    pub(super) fn begin_child(&mut self, branch: &mut Branch) -> Turn {
+        let Kind::RunWorkflow { input, .. } = &self.definition(branch).kind else {
+            unreachable!("only this kind has children")
+        };
+        let given = self.value(branch.data());
+        let input = match input {
+            Some(template) => {
+                let sight = Sight::from_top(branch, given);
+                evaluated!(self, branch, self.evaluate(branch, template, &sight))
+            }
+            None => given,
+        };
+        let input = self.intern(input);
+        let ticket = branch.ticket();
+        let child = self.child_id(branch);
+        self.set_activity(branch, Activity::Child { ticket, child, input });
+        let command = self.execution.child_command(self.program, branch);
+        self.commands.extend(command);
+        Turn::Wait
+    }
+
+    /// Derived from the place in the flow, so that starting again after a restart starts nothing.
+    fn child_id(&self, branch: &Branch) -> ExecutionId {
+        let path = branch.top().expect("a task is being run").path;
+        let digest = Digester::new("child")
+            .field(self.execution.id.as_bytes())
+            .number(path.0)
+            .number(self.incarnation(branch))
+            .finish();
+        let bytes = digest.as_bytes()[..16].try_into().expect("a digest has 32 bytes");
+        ExecutionId::from_bytes(bytes)
+    }
+
+    pub(super) fn take_child_end(&mut self, ticket: Ticket, outcome: Outcome) {
+        let Some(mut branch) = self.take(ticket.branch) else { return };
+        if let Some(turn) = self.child_rolled_back(&mut branch, ticket, outcome.clone()) {
+            return self.settle(branch, turn);
+        }
+        let (child, input) = match branch.top().map(|frame| &frame.activity) {
+            Some(Activity::Child { ticket: waiting, child, input }) if *waiting == ticket => {
+                (*child, input.clone())
+            }
+            _ => return self.put(branch),
+        };
+        let Kind::RunWorkflow { wait, .. } = self.definition(&branch).kind else {
+            unreachable!("only this kind has children")
+        };
+        let turn = if wait {
+            self.child_ended(&mut branch, child, outcome)
+        } else if let Outcome::Faulted(fault) = outcome {
+            // It could not even be started.
+            self.set_activity(&mut branch, Activity::Begin);
+            self.raise(&mut branch, fault)
+        } else {
+            branch.set_data(input);
+            self.complete(&mut branch)
+        };
+        self.settle(branch, turn);
+    }
+
+    fn child_ended(&mut self, branch: &mut Branch, child: ExecutionId, outcome: Outcome) -> Turn {
+        let task = branch.top().expect("a task is being run").task;
+        // Whatever it did, whole or in part, is rolled back with the scope around.
+        if matches!(outcome, Outcome::Completed(_) | Outcome::Faulted(_)) {
+            let around = self.scope_around(branch, branch.frames().len() - 1);
+            self.plan_mut(around).push(PlanEntry::Child { task, child });
+        }
+        match outcome {
+            Outcome::Completed(output) => {
+                let data = self.intern(output);
+                branch.set_data(data);
+                self.complete(branch)
+            }
+            Outcome::Faulted(fault) | Outcome::Compensated(fault) => {
+                self.set_activity(branch, Activity::Begin);
+                self.raise(branch, Fault { instance: None, ..fault })
+            }
+            Outcome::Cancelled => {
+                self.set_activity(branch, Activity::Begin);
+                let detail = format!("the child execution {child} was cancelled");
+                self.raise(
+                    branch,
+                    Fault::new(FaultKind::Runtime, "the child was cancelled", detail),
+                )
+            }
+        }
+    }
+}
+
+impl crate::Execution {
+    /// What starts the child a branch waits for.
+    pub(crate) fn child_command(
+        &self,
+        program: &crate::Program,
+        branch: &Branch,
+    ) -> Option<Command> {
+        let frame = branch.top()?;
+        let (
+            Activity::Child { ticket, child, input },
+            Kind::RunWorkflow { namespace, name, version, wait, .. },
+        ) = (&frame.activity, &program.task(frame.task).kind)
+        else {
+            return None;
+        };
+        Some(Command::StartChild {
+            ticket: *ticket,
+            child: *child,
+            namespace: namespace.clone(),
+            name: name.clone(),
+            version: version.clone(),
+            input: self.large.value(input),
+            wait: *wait,
+        })
+    }
+}

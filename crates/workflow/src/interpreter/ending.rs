@@ -1,0 +1,240 @@
+//! How a run ends, is stopped, rolled back as a whole, or tried again.
+
+use outlast_lineage::BranchId;
+
+use super::{Machine, Turn};
+use crate::execution::{Activity, Branch, Failure, PlanEntry, Stage};
+use crate::{Command, Fault, FaultKind, Happening, Outcome};
+
+impl Machine<'_> {
+    /// The trunk has run to its end, forward or back.
+    pub(super) fn trunk_done(&mut self, trunk: &Branch) {
+        let outcome = match &self.execution.head.stage {
+            Stage::Forward => Outcome::Completed(self.value(trunk.data())),
+            Stage::RollingBack(fault) => Outcome::Compensated(fault.clone()),
+            Stage::Closing(_) | Stage::Ended => return,
+        };
+        self.execution.head.stage = Stage::Closing(outcome);
+        self.touched.head = true;
+        if self.execution.keep_plan {
+            let plan = trunk.birth.plan;
+            let entries = self.plan_mut(plan).drain();
+            self.kept_plan(entries);
+        } else {
+            self.release_children(trunk.birth.plan);
+        }
+    }
+
+    /// A child's plan stays under another name until its parent has ended.
+    fn kept_plan(&mut self, entries: Vec<PlanEntry>) {
+        self.plan_mut(KEPT_PLAN).extend(entries);
+    }
+
+    fn release_children(&mut self, plan: crate::execution::PlanId) {
+        let Some(plan) = self.execution.plans.get(&plan) else { return };
+        let mut children = Vec::new();
+        collect_children(plan.entries(), &mut children);
+        self.commands.extend(children.into_iter().map(Command::ReleaseChild));
+    }
+
+    /// The run is over once the trunk and every undo beside it are done.
+    pub(super) fn close_if_done(&mut self) {
+        if !self.execution.branches.is_empty() {
+            return;
+        }
+        if let Stage::Closing(outcome) = &self.execution.head.stage {
+            let outcome = outcome.clone();
+            self.end(outcome);
+        }
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        let deadline = self.execution.head.deadline.take();
+        self.cancel_alarm(deadline);
+        let settled: Vec<_> = self.execution.ledger.iter().map(|(id, _)| *id).collect();
+        if !self.execution.keep_plan {
+            settled.into_iter().for_each(|id| self.settle_effect(id));
+        }
+        self.finish_with(outcome);
+    }
+
+    fn finish_with(&mut self, outcome: Outcome) {
+        self.execution.head.stage = Stage::Ended;
+        self.execution.head.outcome = Some(outcome.clone());
+        self.touched.head = true;
+        self.happenings.push(Happening::Ended(outcome.clone()));
+        self.commands.push(Command::End(outcome));
+    }
+
+    /// An uncaught error ends the run; everything stays where it was, so it can be tried again.
+    pub(super) fn stop_with_fault(&mut self, fault: Fault) {
+        if self.execution.head.stage == Stage::Ended {
+            return;
+        }
+        self.abandon_open();
+        let deadline = self.execution.head.deadline.take();
+        self.cancel_alarm(deadline);
+        self.ready.clear();
+        self.finish_with(Outcome::Faulted(fault));
+    }
+
+    /// Takes back every command that is still open.
+    fn abandon_open(&mut self) {
+        let open = self.execution.open_commands(self.program, self.now);
+        for command in open {
+            match command {
+                Command::Call { ticket, .. } | Command::Evaluate { ticket, .. } => {
+                    self.commands.push(Command::Abandon(ticket));
+                }
+                Command::SetTimer { ticket, .. } => {
+                    self.commands.push(Command::CancelTimer(ticket));
+                }
+                Command::Subscribe { ticket, .. } => {
+                    self.commands.push(Command::Unsubscribe(ticket));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn cancel(&mut self) {
+        let over = matches!(
+            self.execution.head.outcome,
+            Some(Outcome::Completed(_) | Outcome::Cancelled | Outcome::Compensated(_))
+        );
+        if over {
+            return;
+        }
+        let branches: Vec<BranchId> = self.execution.branches.keys().copied().collect();
+        for id in branches {
+            drop(self.stop_branch(id));
+        }
+        self.ready.clear();
+        self.end(Outcome::Cancelled);
+    }
+
+    pub(super) fn roll_back_on_request(&mut self, reason: &str) {
+        let fault = Fault::new(FaultKind::Runtime, "rolled back on request", reason);
+        match &self.execution.head.outcome {
+            None | Some(Outcome::Faulted(_)) => self.roll_back(fault),
+            Some(Outcome::Completed(_)) if self.execution.keep_plan => self.roll_back(fault),
+            Some(outcome) => {
+                // Nothing to roll back any more; whoever asked is told how it ended.
+                let outcome = outcome.clone();
+                self.commands.push(Command::End(outcome));
+            }
+        }
+    }
+
+    /// Stops everything and rolls the whole run back.
+    pub(super) fn roll_back(&mut self, fault: Fault) {
+        if matches!(self.execution.head.stage, Stage::RollingBack(_)) {
+            return;
+        }
+        let why = fault.title.clone().unwrap_or_else(|| fault.kind.clone());
+        self.happenings.push(Happening::CompensationStarted(why));
+        self.execution.head.stage = Stage::RollingBack(fault);
+        self.execution.head.outcome = None;
+        self.execution.head.suspended = false;
+        let deadline = self.execution.head.deadline.take();
+        self.cancel_alarm(deadline);
+        self.touched.head = true;
+        let mut trunk = match self.take(BranchId::TRUNK) {
+            Some(trunk) => trunk,
+            None => self.reborn_trunk(),
+        };
+        let mut entries = self.plan_mut(trunk.birth.plan).drain();
+        if self.execution.plans.contains_key(&KEPT_PLAN) {
+            entries.extend(self.plan_mut(KEPT_PLAN).drain());
+            self.execution.plans.remove(&KEPT_PLAN);
+        }
+        entries.extend(self.unwind(&mut trunk, 0));
+        self.push_compensation(&mut trunk, entries, Failure::Park);
+        self.settle(trunk, Turn::Again);
+    }
+
+    /// A run that had completed is rolled back: it needs a trunk again. Its tickets go on where
+    /// no earlier trunk can have come.
+    fn reborn_trunk(&mut self) -> Branch {
+        let plan = crate::execution::PlanId(crate::Ticket {
+            branch: BranchId::TRUNK,
+            number: u32::MAX / 2,
+        });
+        let birth = crate::execution::Birth {
+            id: BranchId::TRUNK,
+            parent: None,
+            slot: 0,
+            path: crate::execution::Path::START,
+            variables: Vec::new(),
+            plan,
+            incarnation: 0,
+        };
+        let null = crate::execution::Datum::null();
+        let mut trunk = Branch::new(birth, null.clone(), null);
+        trunk.skip_tickets(u32::MAX / 2);
+        self.touched.branches.insert(BranchId::TRUNK);
+        trunk.extend(self.author.node, self.author.epoch);
+        trunk
+    }
+
+    pub(super) fn suspend(&mut self, on: bool) {
+        if self.execution.head.suspended == on || self.execution.head.outcome.is_some() {
+            return;
+        }
+        self.execution.head.suspended = on;
+        self.touched.head = true;
+        self.happenings.push(if on { Happening::Suspended } else { Happening::Resumed });
+    }
+
+    /// Tries the failed task of a faulted run again, and lets everything beside it go on.
+    pub(super) fn retry_failed(&mut self) {
+        if !matches!(self.execution.head.outcome, Some(Outcome::Faulted(_))) {
+            return;
+        }
+        self.happenings.push(Happening::RetryRequested);
+        self.execution.head.stage = Stage::Forward;
+        self.execution.head.outcome = None;
+        self.touched.head = true;
+        let open = self.execution.open_commands(self.program, self.now);
+        self.commands.extend(open);
+        let ids: Vec<BranchId> = self.execution.branches.keys().copied().collect();
+        for id in ids {
+            let failed = self.execution.branches[&id]
+                .top()
+                .is_some_and(|frame| matches!(frame.activity, Activity::Failed(_)));
+            if !failed {
+                if self.execution.branches[&id].small.state == crate::execution::BranchState::Ready
+                {
+                    self.ready.push_back(id);
+                }
+                continue;
+            }
+            let mut branch = self.take(id).expect("it was just seen");
+            let frame = branch.pop().expect("it was just seen");
+            self.cancel_alarm(frame.deadline);
+            if let Some(plan) = frame.plan {
+                self.hand_over(&branch, plan);
+            }
+            branch.set_data(frame.raw);
+            self.enter_at(&mut branch, frame.task, frame.path);
+            self.wake(branch);
+        }
+        self.set_run_deadline();
+    }
+}
+
+/// Where the plan of a completed child is kept.
+const KEPT_PLAN: crate::execution::PlanId =
+    crate::execution::PlanId(crate::Ticket { branch: BranchId::TRUNK, number: u32::MAX });
+
+fn collect_children(entries: &[PlanEntry], children: &mut Vec<outlast_lineage::ExecutionId>) {
+    for entry in entries {
+        match entry {
+            PlanEntry::Child { child, .. } => children.push(*child),
+            PlanEntry::Parallel(lists) => {
+                lists.iter().for_each(|list| collect_children(list, children));
+            }
+            _ => {}
+        }
+    }
+}

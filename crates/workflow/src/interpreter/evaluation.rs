@@ -1,0 +1,309 @@
+//! Expressions: what they see, and where they are evaluated.
+
+use outlast_expressions::{Judgement, Value, value};
+use outlast_lineage::Time;
+
+use super::Machine;
+use super::gathering::element;
+use crate::execution::{Activity, Branch, Datum, Evaluating, Frame, TryStage};
+use crate::program::{Expression, Kind, Template};
+use crate::{Fault, FaultKind, Ticket, secret};
+
+/// What an expression sees besides the frames around it.
+pub(super) struct Sight<'s> {
+    /// What `.` is.
+    pub(super) input: Value,
+    /// What `$output` is, where there is one.
+    pub(super) output: Option<Value>,
+    /// How many frames are visible.
+    pub(super) depth: usize,
+    /// An error that is about to be caught, under its name.
+    pub(super) error: Option<(&'s str, &'s Fault)>,
+}
+
+impl Sight<'_> {
+    /// Everything the innermost task of a branch sees.
+    pub(super) fn from_top(branch: &Branch, input: Value) -> Self {
+        Self { input, output: None, depth: branch.frames().len(), error: None }
+    }
+}
+
+/// A value now, or later.
+pub(super) enum Evaluated {
+    Value(Value),
+    /// A worker evaluates it; the branch waits.
+    Later,
+    /// It has none.
+    Fault(Fault),
+}
+
+/// Takes the value of an evaluation, or leaves the function with the turn that is due.
+macro_rules! evaluated {
+    ($machine:expr, $branch:expr, $evaluated:expr) => {
+        match $evaluated {
+            $crate::interpreter::evaluation::Evaluated::Value(value) => value,
+            $crate::interpreter::evaluation::Evaluated::Later => {
+                return $crate::interpreter::Turn::Wait;
+            }
+            $crate::interpreter::evaluation::Evaluated::Fault(fault) => {
+                return $machine.raise($branch, fault);
+            }
+        }
+    };
+}
+pub(super) use evaluated;
+
+impl Machine<'_> {
+    /// Evaluates a template at the innermost frame: in place if it is bounded, by a worker if not.
+    pub(super) fn evaluate(
+        &mut self,
+        branch: &mut Branch,
+        template: &Template,
+        sight: &Sight<'_>,
+    ) -> Evaluated {
+        match template {
+            Template::Literal(value) => Evaluated::Value(value.clone()),
+            Template::Computed(expression) => self.evaluate_expression(branch, expression, sight),
+        }
+    }
+
+    pub(super) fn evaluate_expression(
+        &mut self,
+        branch: &mut Branch,
+        expression: &Expression,
+        sight: &Sight<'_>,
+    ) -> Evaluated {
+        if let Some(result) = self.given.take() {
+            branch.top_mut().expect("something is being evaluated").evaluating = None;
+            return match result {
+                Ok(value) => Evaluated::Value(value),
+                Err(message) => Evaluated::Fault(expression_fault(expression, &message)),
+            };
+        }
+        match expression.filter.judgement() {
+            Judgement::Bounded => match self.evaluate_here(branch, expression, sight) {
+                Ok(value) => Evaluated::Value(value),
+                Err(fault) => Evaluated::Fault(fault),
+            },
+            Judgement::Unbounded(_) => {
+                self.evaluate_elsewhere(branch, expression, sight);
+                Evaluated::Later
+            }
+        }
+    }
+
+    fn evaluate_elsewhere(
+        &mut self,
+        branch: &mut Branch,
+        expression: &Expression,
+        sight: &Sight<'_>,
+    ) {
+        let ticket = branch.ticket();
+        let names = expression.filter.uses().iter();
+        let bindings: Vec<(String, Value)> = names
+            .map(|name| (name.clone(), self.binding(branch, expression, name, sight)))
+            .collect();
+        let evaluating = Evaluating {
+            ticket,
+            source: expression.filter.source().to_owned(),
+            input: self.intern(sight.input.clone()),
+            bindings: bindings.into_iter().map(|(name, v)| (name, self.intern(v))).collect(),
+        };
+        self.commands.push(self.execution.evaluation_command(&evaluating));
+        branch.top_mut().expect("a task is being run").evaluating = Some(Box::new(evaluating));
+    }
+
+    /// Evaluates in place, for the places where a branch cannot be left: they take only what is
+    /// bounded.
+    pub(super) fn evaluate_here(
+        &self,
+        branch: &Branch,
+        expression: &Expression,
+        sight: &Sight<'_>,
+    ) -> Result<Value, Fault> {
+        if let Judgement::Unbounded(reason) = expression.filter.judgement() {
+            let message = format!("only a bounded expression may stand here: {reason}");
+            return Err(expression_fault(expression, &message));
+        }
+        expression
+            .filter
+            .evaluate(&sight.input, &|name| self.binding(branch, expression, name, sight))
+            .map_err(|error| expression_fault(expression, &error.message))
+    }
+
+    pub(super) fn evaluate_template_here(
+        &self,
+        branch: &Branch,
+        template: &Template,
+        sight: &Sight<'_>,
+    ) -> Result<Value, Fault> {
+        match template {
+            Template::Literal(value) => Ok(value.clone()),
+            Template::Computed(expression) => self.evaluate_here(branch, expression, sight),
+        }
+    }
+
+    /// A worker's answer: the branch takes its turn again with the value in hand.
+    pub(super) fn take_evaluation(&mut self, ticket: Ticket, result: Result<Value, String>) {
+        let Some(mut branch) = self.take(ticket.branch) else { return };
+        let waits = |frame: &Frame| frame.evaluating.as_ref().is_some_and(|e| e.ticket == ticket);
+        if !branch.top().is_some_and(waits) {
+            return self.put(branch);
+        }
+        self.given = Some(result);
+        let turn = self.turn(&mut branch);
+        self.settle(branch, turn);
+    }
+
+    /// The value of a variable where an expression stands.
+    fn binding(
+        &self,
+        branch: &Branch,
+        expression: &Expression,
+        name: &str,
+        sight: &Sight<'_>,
+    ) -> Value {
+        match name {
+            "context" => self.value(branch.context()),
+            "input" => self.frame_input(branch, sight),
+            "output" => sight.output.clone().unwrap_or_default(),
+            "task" => self.describe_task(branch, sight),
+            "workflow" => self.describe_workflow(),
+            "runtime" => value::object([
+                ("name", value::string("outlast")),
+                ("version", value::string(env!("CARGO_PKG_VERSION"))),
+                ("metadata", value::object([])),
+            ]),
+            "secrets" => secret::stand_ins(&self.execution.salt, expression.filter.source()),
+            _ => self.variable(branch, name, sight).unwrap_or_default(),
+        }
+    }
+
+    fn frame_input(&self, branch: &Branch, sight: &Sight<'_>) -> Value {
+        match sight.depth.checked_sub(1) {
+            Some(top) => self.value(&branch.frames()[top].input),
+            None => Value::default(),
+        }
+    }
+
+    fn describe_task(&self, branch: &Branch, sight: &Sight<'_>) -> Value {
+        let Some(top) = sight.depth.checked_sub(1) else { return Value::default() };
+        let frame = &branch.frames()[top];
+        let task = self.program.task(frame.task);
+        let mut members = vec![
+            ("name", value::string(&task.name)),
+            ("reference", value::string(&task.place.pointer)),
+            ("definition", at_pointer(&self.program.definition, &task.place.pointer)),
+            ("input", self.value(&frame.raw)),
+            ("startedAt", describe_time(frame.started)),
+        ];
+        if let Some(output) = &sight.output {
+            members.push(("output", output.clone()));
+        }
+        value::object(members)
+    }
+
+    fn describe_workflow(&self) -> Value {
+        value::object([
+            ("id", value::string(&self.execution.id.to_string())),
+            ("definition", self.program.definition.clone()),
+            ("input", self.value(&self.execution.input)),
+            ("startedAt", describe_time(self.execution.started_at)),
+        ])
+    }
+
+    /// A loop item, an index or a caught error, from the inside out.
+    fn variable(&self, branch: &Branch, name: &str, sight: &Sight<'_>) -> Option<Value> {
+        if let Some((variable, fault)) = sight.error
+            && variable == name
+        {
+            return Some(fault.to_value());
+        }
+        let frames = branch.frames()[..sight.depth].iter().rev();
+        frames.into_iter().find_map(|frame| self.variable_of(frame, name)).or_else(|| {
+            let inherited = branch.birth.variables.iter().rev();
+            let (_, datum) = inherited.into_iter().find(|(variable, _)| variable == name)?;
+            Some(self.value(datum))
+        })
+    }
+
+    fn variable_of(&self, frame: &Frame, name: &str) -> Option<Value> {
+        match (&frame.activity, &self.program.task(frame.task).kind) {
+            (Activity::Loop { items, index, .. }, Kind::Loop { each, at, .. }) => {
+                if name == each {
+                    element(&self.value(items), *index as usize)
+                } else {
+                    (name == at).then(|| value::integer(*index as i64))
+                }
+            }
+            (Activity::Try(trying), Kind::Try { catch, .. }) => match &trying.stage {
+                TryStage::Handling(fault) if name == catch.variable => Some(fault.to_value()),
+                _ => None,
+            },
+            (Activity::Item(listening, _), Kind::Listen { each: Some(each), .. }) => {
+                if name == each.item {
+                    listening.item.as_ref().map(|item| self.value(item))
+                } else {
+                    (name == each.at).then(|| value::integer(i64::from(listening.count)))
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// All variables that are visible at the top of a branch, for branches that are forked there.
+    pub(super) fn visible_variables(&self, branch: &Branch) -> Vec<(String, Datum)> {
+        let mut variables = branch.birth.variables.clone();
+        for frame in branch.frames() {
+            let names: Vec<&str> = match &self.program.task(frame.task).kind {
+                Kind::Loop { each, at, .. } => vec![each, at],
+                Kind::Try { catch, .. } => vec![&catch.variable],
+                Kind::Listen { each: Some(each), .. } => vec![&each.item, &each.at],
+                _ => continue,
+            };
+            for name in names {
+                if let Some(value) = self.variable_of(frame, name) {
+                    variables.retain(|(known, _)| known != name);
+                    // Items are parts of values that are here already; large ones stay shared.
+                    variables.push((name.to_owned(), Datum::Small(value)));
+                }
+            }
+        }
+        variables
+    }
+}
+
+fn expression_fault(expression: &Expression, message: &str) -> Fault {
+    let detail = format!("{message}, in `{}`", expression.filter.source());
+    Fault::new(FaultKind::Expression, "the expression has no value", detail)
+}
+
+/// A point in time as expressions see it.
+pub(super) fn describe_time(time: Time) -> Value {
+    let milliseconds = time.as_millis() as i64;
+    value::object([
+        ("iso8601", value::string(&crate::moment::iso8601(time))),
+        (
+            "epoch",
+            value::object([
+                ("seconds", value::integer(milliseconds / 1000)),
+                ("milliseconds", value::integer(milliseconds)),
+            ]),
+        ),
+    ])
+}
+
+/// The part of a document a JSON pointer names.
+fn at_pointer(document: &Value, pointer: &str) -> Value {
+    let mut value = document;
+    for token in pointer.split('/').skip(1) {
+        let name = token.replace("~1", "/").replace("~0", "~");
+        let index = name.parse::<usize>().ok();
+        let element = index.and_then(|index| value::as_array(value)?.get(index));
+        match element.or_else(|| value::get(value, &name)) {
+            Some(part) => value = part,
+            None => return Value::default(),
+        }
+    }
+    value.clone()
+}

@@ -1,0 +1,123 @@
+//! What is still open: asked for again after a restart, with the same tickets and keys.
+
+use outlast_lineage::Time;
+
+use super::events::wanted_types;
+use crate::execution::{Activity, Alarm, Branch, Evaluating, Execution, Frame, TryStage};
+use crate::program::{Class, Program};
+use crate::{Command, EvaluationRequest, Ticket};
+
+impl Execution {
+    /// Everything still open. Calls that must not be repeated are not among them: those are told
+    /// to be unknown (`doubtful_calls`).
+    pub fn open_commands(&self, program: &Program, _now: Time) -> Vec<Command> {
+        if self.outcome().is_some() && self.branches.values().all(|b| b.frames().is_empty()) {
+            return Vec::new();
+        }
+        let mut commands = Vec::new();
+        if let Some(alarm) = self.head.deadline {
+            commands.push(timer(alarm));
+        }
+        for branch in self.branches.values() {
+            let depth = branch.frames().len();
+            for (index, frame) in branch.frames().iter().enumerate() {
+                commands.extend(frame.deadline.map(timer));
+                self.open_in_frame(program, branch, frame, &mut commands, index + 1 == depth);
+            }
+        }
+        if !self.head.ready.is_empty() && !self.head.suspended {
+            commands.push(Command::Yield);
+        }
+        commands
+    }
+
+    fn open_in_frame(
+        &self,
+        program: &Program,
+        branch: &Branch,
+        frame: &Frame,
+        commands: &mut Vec<Command>,
+        top: bool,
+    ) {
+        if let Some(evaluating) = &frame.evaluating {
+            commands.push(self.evaluation_command(evaluating));
+        }
+        match &frame.activity {
+            Activity::Try(trying) => {
+                commands.extend(trying.attempt_deadline.map(timer));
+                if let TryStage::Delaying(alarm) = trying.stage {
+                    commands.push(timer(alarm));
+                }
+            }
+            Activity::Waiting(alarm) | Activity::Again(alarm) => commands.push(timer(*alarm)),
+            Activity::Calling(calling) if top && !is_doubtful(program, branch) => {
+                commands.push(Command::Call {
+                    ticket: calling.ticket,
+                    request: Box::new(calling.request.clone()),
+                });
+            }
+            Activity::Publishing { ticket, event } => {
+                commands.push(Command::Publish { ticket: *ticket, event: self.large.value(event) })
+            }
+            Activity::Listening(listening) | Activity::Item(listening, _) => {
+                let types = wanted_types(&program.task(frame.task).kind);
+                commands.push(Command::Subscribe { ticket: listening.ticket, types });
+            }
+            Activity::Child { .. } => commands.extend(self.child_command(program, branch)),
+            Activity::Undoing(undoing) => {
+                commands.extend(undoing.delay.map(timer));
+                if let (Some(ticket), crate::execution::PlanEntry::Child { child, .. }) =
+                    (undoing.child, &undoing.entry)
+                {
+                    commands.push(Command::CompensateChild { ticket, child: *child });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn evaluation_command(&self, evaluating: &Evaluating) -> Command {
+        let bindings = evaluating.bindings.iter();
+        let request = EvaluationRequest {
+            source: evaluating.source.clone(),
+            input: self.large.value(&evaluating.input),
+            bindings: bindings.map(|(name, v)| (name.clone(), self.large.value(v))).collect(),
+            timeout: None,
+        };
+        Command::Evaluate { ticket: evaluating.ticket, request: Box::new(request) }
+    }
+
+    /// Calls that were under way and must not be made twice: after a restart, whoever holds the
+    /// execution answers them with `Answer::Unknown`.
+    pub fn doubtful_calls(&self, program: &Program) -> Vec<Ticket> {
+        let open = self.branches.values().filter(|branch| is_doubtful(program, branch));
+        open.filter_map(|branch| match &branch.top()?.activity {
+            Activity::Calling(calling) => Some(calling.ticket),
+            _ => None,
+        })
+        .collect()
+    }
+}
+
+fn timer(alarm: Alarm) -> Command {
+    Command::SetTimer { ticket: alarm.ticket, at: alarm.at }
+}
+
+/// Whether the innermost task of a branch is a pivot whose provider is not said to deduplicate.
+fn is_doubtful(program: &Program, branch: &Branch) -> bool {
+    let frames = branch.frames();
+    let mut class = None;
+    let mut deduplicates = false;
+    for depth in (0..frames.len()).rev() {
+        let traits = &program.task(frames[depth].task).traits;
+        class = class.or(traits.class);
+        deduplicates |= traits.idempotency.is_some();
+        let called = depth
+            .checked_sub(1)
+            .is_some_and(|around| matches!(frames[around].activity, Activity::Function { .. }));
+        if !called {
+            break;
+        }
+    }
+    class == Some(Class::Pivot) && !deduplicates
+}

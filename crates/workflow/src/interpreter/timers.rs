@@ -1,0 +1,162 @@
+//! Waiting: tasks that wait, deadlines, delays.
+
+use std::time::Duration;
+
+use outlast_lineage::{BranchId, Time};
+
+use super::evaluation::{Sight, evaluated};
+use super::{Machine, Turn};
+use crate::execution::{Activity, Alarm, Branch, TryStage};
+use crate::program::Template;
+use crate::{Command, Fault, FaultKind, Happening, Ticket};
+
+impl Machine<'_> {
+    pub(super) fn set_alarm(&mut self, branch: &mut Branch, at: Time) -> Alarm {
+        let ticket = branch.ticket();
+        self.commands.push(Command::SetTimer { ticket, at });
+        Alarm { ticket, at }
+    }
+
+    /// The duration a template gives where the innermost task is.
+    pub(super) fn duration(&self, branch: &Branch, template: &Template) -> Result<Duration, Fault> {
+        let sight = Sight::from_top(branch, self.value(branch.data()));
+        let given = self.evaluate_template_here(branch, template, &sight)?;
+        crate::moment::duration(&given).map_err(not_a_duration)
+    }
+
+    /// The whole run's deadline: a ticket of the trunk that no branch counts.
+    pub(super) fn set_run_deadline(&mut self) {
+        let Some(timeout) = &self.program.timeout else { return };
+        let Some(mut trunk) = self.take(BranchId::TRUNK) else { return };
+        // A document whose timeout has no value is refused when it is registered; at run time it
+        // is a fault of the first task rather than a run without end.
+        match self.duration(&trunk, timeout) {
+            Ok(after) => {
+                let alarm = self.set_alarm(&mut trunk, self.now.after(after));
+                self.execution.head.deadline = Some(alarm);
+                self.touched.head = true;
+                self.put(trunk);
+            }
+            Err(fault) => {
+                let turn = self.raise(&mut trunk, fault);
+                self.settle(trunk, turn);
+            }
+        }
+    }
+
+    pub(super) fn begin_wait(&mut self, branch: &mut Branch, template: &Template) -> Turn {
+        let sight = Sight::from_top(branch, self.value(branch.data()));
+        let given = evaluated!(self, branch, self.evaluate(branch, template, &sight));
+        match crate::moment::duration(&given) {
+            Ok(wait) => {
+                let alarm = self.set_alarm(branch, self.now.after(wait));
+                self.set_activity(branch, Activity::Waiting(alarm));
+                Turn::Wait
+            }
+            Err(message) => self.raise(branch, not_a_duration(message)),
+        }
+    }
+
+    pub(super) fn take_timer(&mut self, ticket: Ticket) {
+        if self.execution.head.deadline.is_some_and(|alarm| alarm.ticket == ticket) {
+            return self.run_timed_out();
+        }
+        let Some(mut branch) = self.take(ticket.branch) else { return };
+        let turn = self.fire(&mut branch, ticket);
+        match turn {
+            Some(turn) => self.settle(branch, turn),
+            None => self.put(branch),
+        }
+    }
+
+    /// What a timer means for a branch; nothing if it is not waited for any more.
+    fn fire(&mut self, branch: &mut Branch, ticket: Ticket) -> Option<Turn> {
+        for (depth, frame) in branch.frames().iter().enumerate() {
+            let is = |alarm: &Option<Alarm>| alarm.is_some_and(|alarm| alarm.ticket == ticket);
+            if is(&frame.deadline) {
+                return Some(self.time_out(branch, depth));
+            }
+            match &frame.activity {
+                Activity::Try(trying) if is(&trying.attempt_deadline) => {
+                    let fault = self.timeout_fault(branch, depth);
+                    return Some(self.raise_from(branch, depth + 1, fault));
+                }
+                Activity::Try(trying) if matches!(&trying.stage, TryStage::Delaying(a) if a.ticket == ticket) =>
+                {
+                    return Some(self.start_next_attempt(branch));
+                }
+                Activity::Waiting(alarm) if alarm.ticket == ticket => {
+                    return Some(self.complete(branch));
+                }
+                Activity::Again(alarm) if alarm.ticket == ticket => {
+                    self.set_activity(branch, Activity::Begin);
+                    return Some(Turn::Again);
+                }
+                Activity::Undoing(undoing) if is(&undoing.delay) => {
+                    return Some(self.start_undo(branch));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn timeout_fault(&self, branch: &Branch, depth: usize) -> Fault {
+        let task = self.program.task(branch.frames()[depth].task);
+        let detail = format!("`{}` took longer than it may", task.name);
+        let mut fault = Fault::new(FaultKind::Timeout, "the task took too long", detail);
+        fault.instance = Some(task.place.pointer.clone());
+        fault
+    }
+
+    /// The task at a depth has taken too long: only what is around it may catch that.
+    fn time_out(&mut self, branch: &mut Branch, depth: usize) -> Turn {
+        let fault = self.timeout_fault(branch, depth);
+        branch.frame_mut(depth).deadline = None;
+        let task = branch.frames()[depth].task;
+        self.happenings.push(Happening::TaskFaulted(task, fault.clone()));
+        // The timeout of an undo counts as a failed try of that undo.
+        let is_undo = matches!(branch.frames()[depth].activity, Activity::Undoing(_));
+        let from = if is_undo { depth + 1 } else { depth };
+        match self.raise_from(branch, from, fault) {
+            Turn::Raised(fault) => {
+                let mut entries = self.unwind(branch, depth + 1);
+                if let Activity::Calling(calling) = &branch.frames()[depth].activity {
+                    self.commands.push(Command::Abandon(calling.ticket));
+                    let frame = branch.frames()[depth].clone();
+                    entries.push(crate::execution::PlanEntry::Uncertain(vec![frame]));
+                    self.set_activity(branch, Activity::Begin);
+                }
+                let around = self.scope_around(branch, depth);
+                self.plan_mut(around).extend(entries);
+                Turn::Raised(fault)
+            }
+            turn => turn,
+        }
+    }
+
+    fn run_timed_out(&mut self) {
+        self.execution.head.deadline = None;
+        self.touched.head = true;
+        if !self.is_forward() {
+            return;
+        }
+        let title = "the workflow took too long";
+        let detail = format!("`{}` took longer than it may", self.program.name);
+        let mut fault = Fault::new(FaultKind::Timeout, title, detail);
+        fault.instance = Some("/".to_owned());
+        match self.program.on_fault {
+            crate::program::OnFault::Compensate => self.roll_back(fault),
+            crate::program::OnFault::Leave => self.stop_with_fault(fault),
+        }
+    }
+}
+
+fn not_a_duration(message: String) -> Fault {
+    Fault::new(FaultKind::Expression, "there is no duration to wait for", message)
+}
+
+/// The delay before a retriable task is tried again in place: 1 s, doubling, at most a minute.
+pub(super) fn retriable_delay(tries: u64) -> Duration {
+    Duration::from_secs(1 << tries.min(6)).min(Duration::from_secs(60))
+}

@@ -1,0 +1,195 @@
+//! Stopping what is under way: frames are taken off, branches stopped, and what they did or may
+//! have done is collected for whoever undoes it.
+
+use outlast_lineage::BranchId;
+
+use super::gathering::branch_id;
+use super::{Machine, Turn};
+use crate::execution::{
+    Activity, Birth, Branch, Failure, Frame, Path, Plan, PlanEntry, PlanId, TryStage,
+};
+use crate::program::Undo;
+use crate::{Command, Happening, TaskId, Ticket};
+
+impl Machine<'_> {
+    /// Takes off the frames from a depth inwards; gives what they did, oldest first.
+    pub(super) fn unwind(&mut self, branch: &mut Branch, depth: usize) -> Vec<PlanEntry> {
+        let mut frames = Vec::new();
+        while branch.frames().len() > depth {
+            frames.push(branch.pop().expect("there are more frames than that"));
+        }
+        frames.reverse();
+        let mut entries = Vec::new();
+        for index in 0..frames.len() {
+            self.stop_frame(branch, &frames[..=index], &mut entries);
+        }
+        entries
+    }
+
+    /// Stops the last of some frames.
+    fn stop_frame(&mut self, branch: &Branch, frames: &[Frame], entries: &mut Vec<PlanEntry>) {
+        let frame = frames.last().expect("there is one to stop");
+        self.cancel_alarm(frame.deadline);
+        if let Some(evaluating) = &frame.evaluating {
+            self.commands.push(Command::Abandon(evaluating.ticket));
+        }
+        if let Some(plan) = frame.plan {
+            entries.extend(self.plan_mut(plan).drain());
+            self.execution.plans.remove(&plan);
+        }
+        if !self.program.task(frame.task).name.is_empty() {
+            self.happenings.push(Happening::TaskCancelled(frame.task));
+        }
+        self.stop_activity(branch, frames, &frame.activity, entries);
+    }
+
+    fn stop_activity(
+        &mut self,
+        branch: &Branch,
+        frames: &[Frame],
+        activity: &Activity,
+        entries: &mut Vec<PlanEntry>,
+    ) {
+        match activity {
+            Activity::Gather(join) | Activity::Scatter { join, .. } => {
+                let mut lists = self.stop_children(branch);
+                let join = self.drop_join(*join);
+                lists.extend(join.slots().values().map(|slot| slot.plan.clone()));
+                lists.retain(|list| !list.is_empty());
+                if !lists.is_empty() {
+                    entries.push(PlanEntry::Parallel(lists));
+                }
+            }
+            Activity::Try(trying) => {
+                self.cancel_alarm(trying.attempt_deadline);
+                if let TryStage::Delaying(alarm) = &trying.stage {
+                    self.cancel_alarm(Some(*alarm));
+                }
+                entries.extend(trying.uncertain.iter().cloned());
+            }
+            Activity::Waiting(alarm) | Activity::Again(alarm) => self.cancel_alarm(Some(*alarm)),
+            Activity::Calling(calling) => {
+                self.commands.push(Command::Abandon(calling.ticket));
+                if !calling.request.readonly {
+                    entries.push(self.uncertain(frames));
+                }
+            }
+            Activity::Parked { .. } => entries.push(self.uncertain(frames)),
+            Activity::Listening(listening) | Activity::Item(listening, _) => {
+                self.commands.push(Command::Unsubscribe(listening.ticket));
+                self.drop_join(listening.collected);
+            }
+            Activity::Child { child, .. } => {
+                let task = frames.last().expect("it is the last frame's").task;
+                self.commands.push(Command::CancelChild(*child));
+                entries.push(PlanEntry::Child { task, child: *child });
+            }
+            Activity::Compensating(compensating) => {
+                if let Some(join) = compensating.parts {
+                    let lists = self.stop_children(branch);
+                    self.drop_join(join);
+                    entries.push(PlanEntry::Parallel(lists));
+                }
+                if let Some(results) = compensating.results {
+                    self.drop_join(results);
+                }
+            }
+            Activity::Undoing(undoing) => {
+                self.cancel_alarm(undoing.delay);
+                entries.push(undoing.entry.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// A call that may have happened, with the frames from the task that would be undone inwards.
+    fn uncertain(&self, frames: &[Frame]) -> PlanEntry {
+        let owner = frames.iter().rposition(|frame| self.owes_undo(frame.task));
+        PlanEntry::Uncertain(frames[owner.unwrap_or(frames.len() - 1)..].to_vec())
+    }
+
+    pub(super) fn owes_undo(&self, task: TaskId) -> bool {
+        let compensation = &self.program.task(task).traits.compensation;
+        compensation.as_ref().is_some_and(|known| matches!(known.undo, Undo::Run(_)))
+    }
+
+    /// Stops every branch that fills a slot of the join a branch waits at.
+    pub(super) fn stop_children(&mut self, parent: &Branch) -> Vec<Vec<PlanEntry>> {
+        let children: Vec<BranchId> = self
+            .execution
+            .branches
+            .values()
+            .filter(|child| child.birth.parent == Some(parent.id()))
+            .map(Branch::id)
+            .collect();
+        children.into_iter().map(|child| self.stop_branch(child)).collect()
+    }
+
+    /// Stops a branch; gives what it did, oldest first.
+    pub(super) fn stop_branch(&mut self, id: BranchId) -> Vec<PlanEntry> {
+        let Some(mut branch) = self.execution.branches.remove(&id) else { return Vec::new() };
+        self.touched.branches.insert(id);
+        self.ready.retain(|ready| *ready != id);
+        let mut entries = self.plan_mut(branch.birth.plan).drain();
+        entries.extend(self.unwind(&mut branch, 0));
+        self.execution.plans.remove(&branch.birth.plan);
+        entries
+    }
+
+    /// What must still be undone goes to the scope around the innermost task.
+    pub(super) fn keep_for_undo(&mut self, branch: &Branch, entries: Vec<PlanEntry>) {
+        self.keep_in(self.scope_around(branch, branch.frames().len()), entries);
+    }
+
+    /// The same for a task that may itself be the scope.
+    pub(super) fn keep_for_undo_inside(&mut self, branch: &Branch, entries: Vec<PlanEntry>) {
+        self.keep_for_undo(branch, entries);
+    }
+
+    fn keep_in(&mut self, plan: PlanId, entries: Vec<PlanEntry>) {
+        let owed = self.owed(entries);
+        if !owed.is_empty() {
+            self.plan_mut(plan).extend(owed);
+        }
+    }
+
+    /// Only what owes an undo.
+    fn owed(&self, entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
+        let mut owed = Vec::new();
+        for entry in entries {
+            match entry {
+                PlanEntry::Uncertain(frames) if !self.owes_undo(frames[0].task) => {}
+                PlanEntry::Parallel(lists) => {
+                    let lists = lists.into_iter().map(|list| self.owed(list));
+                    let lists: Vec<_> = lists.filter(|list| !list.is_empty()).collect();
+                    if !lists.is_empty() {
+                        owed.push(PlanEntry::Parallel(lists));
+                    }
+                }
+                entry => owed.push(entry),
+            }
+        }
+        owed
+    }
+
+    /// Undoes something at once, beside the run: what the losers of a competition did.
+    pub(super) fn undo_aside(&mut self, beside: &mut Branch, entries: Vec<PlanEntry>) {
+        let entries = self.owed(entries);
+        if entries.is_empty() {
+            return;
+        }
+        let number = beside.ticket().number;
+        let path = Path(beside.birth.path.0).inside(TaskId(number), u64::MAX - 1);
+        let id = branch_id(path, self.incarnation(beside), number);
+        let plan = PlanId(Ticket { branch: id, number: 0 });
+        let birth =
+            Birth { id, parent: None, slot: 0, path, variables: Vec::new(), plan, incarnation: 0 };
+        self.touched.plans.insert(plan);
+        self.execution.plans.insert(plan, Plan::new());
+        let mut branch = Branch::new(birth, beside.data().clone(), beside.context().clone());
+        self.touched.branches.insert(id);
+        branch.extend(self.author.node, self.author.epoch);
+        self.push_compensation(&mut branch, entries, Failure::Park);
+        self.settle(branch, Turn::Again);
+    }
+}
