@@ -63,7 +63,8 @@ fn one_line_remains_where_providers_deduplicate() {
 #[test]
 fn one_line_remains_where_every_call_acts() {
     let situations = ["clash", "loser undone", "parked", "late answer", "all settled"];
-    holds(Replicas { restarts: 1, losses: 1, ..world(&[EACH_TIME, EACH_TIME]) }, &situations);
+    holds(Replicas { restarts: 1, losses: 1, reunions: 2, ..world(&[EACH_TIME]) }, &situations);
+    holds(Replicas { losses: 1, ..world(&[EACH_TIME, EACH_TIME]) }, &situations);
 }
 
 #[test]
