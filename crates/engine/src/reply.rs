@@ -258,6 +258,8 @@ pub struct ParkedItem {
     pub place: String,
     /// Why it is parked.
     pub reason: String,
+    /// Whether it undoes something.
+    pub undo: bool,
     /// What can be said of it: `done`, `not-done`, `retry`, `abandon`.
     pub choices: Vec<String>,
 }

@@ -1,1 +1,24 @@
-//! A virtual world for production engines: clock, disk, services with a ledger, faults, checkers.
+//! A virtual world for production engines: clock, disks, services with a ledger, faults, checkers.
+//!
+//! The world runs the same engine as a node does, under the same rule of what may leave when, but
+//! with a clock that jumps from one occurrence to the next, disks that forget what was not synced,
+//! and services that write down everything they are asked. The same seed gives the same trace, byte
+//! for byte.
+
+mod agenda;
+pub mod checkers;
+mod client;
+mod crash_points;
+mod disk;
+mod node;
+mod random;
+mod services;
+mod world;
+
+pub use client::{Client, Plan, StartPlan};
+pub use crash_points::{Flow, Trial, try_every_crash_point};
+pub use disk::Disk;
+pub use node::{CrashPoint, Moment, Node};
+pub use random::Random;
+pub use services::{Services, Visit};
+pub use world::{World, WorldOptions};

@@ -1,96 +1,295 @@
 //! The engine: a table of inputs over executions, definitions, events and queues.
+//!
+//! Whatever one execution wants of another, or of itself later, becomes a unit of work in a queue
+//! that is fair between namespaces; `Input::Turn` does one unit. So a step touches one execution,
+//! writes at most one record, and takes a bounded time.
+//!
+//! Invariants (`assert_invariants`): records are numbered without gaps; every index agrees with the
+//! entries; a timer in the queue is one that its execution set; nothing open is only in memory:
+//! work in the queue is made again from what was recorded.
 
+mod asking;
+mod children;
+mod definitions;
+mod entry;
+mod events;
+mod queue;
+mod recovery;
+mod resolving;
+mod retention;
+mod roster;
+mod routing;
+mod running;
+mod sizes;
+mod snapshots;
+mod starting;
+mod waiters;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use outlast_lineage::Time;
-use outlast_workflow::Program;
+use outlast_expressions::Value;
+use outlast_lineage::{EffectId, ExecutionId, Time};
+use outlast_workflow::{Author, Event, Resolution, Ticket};
 
-use crate::{Counters, Definition, EngineOptions, Input, Output, Position, RecordError};
+use crate::{
+    Action, Caller, Counters, EngineOptions, Input, Output, Position, Record, RecordKind, Reply,
+};
+use definitions::Definitions;
+use events::Events;
+use queue::FairQueue;
+pub use recovery::RecoveryError;
+use retention::Tombstones;
+use roster::Roster;
+use running::Cause;
+use snapshots::Unsaved;
+use waiters::Waiters;
+
+/// How many timers one ring of the alarm puts into the queue; more are put there by the next.
+const TIMERS_PER_RING: usize = 1000;
 
 /// One shard of a node: everything it knows, and what it would do next.
 #[derive(Debug)]
 pub struct Engine {
     options: EngineOptions,
+    /// This node in this life.
+    author: Author,
+    /// The newest record.
+    position: Position,
+    /// The record that opened this life: nothing leaves before it is durable.
+    opened: Position,
+    definitions: Definitions,
+    roster: Roster,
+    tombstones: Tombstones,
+    events: Events,
+    timers: BTreeSet<(Time, ExecutionId, Ticket)>,
+    work: FairQueue<Work>,
+    /// The line of the engine's own work.
+    own_line: Arc<str>,
+    /// Children whose parent gave them up before they were started.
+    unwanted: BTreeSet<ExecutionId>,
+    waiters: Waiters,
+    unsaved: Unsaved,
+    /// The alarm as the driver knows it.
+    alarm: Option<Time>,
+    /// Whether forgetting one execution is in the queue.
+    tidying: bool,
+    storage_full: bool,
     counters: Counters,
 }
 
-/// What is stored cannot be made into an engine.
-#[derive(Debug, thiserror::Error)]
-pub enum RecoveryError {
-    /// A record cannot be read.
-    #[error("record {} of those given cannot be read: {source}", index + 1)]
-    Record {
-        /// Which of the records given, from zero.
-        index: usize,
-        /// Why.
-        source: RecordError,
-    },
-    /// A snapshot cannot be read.
-    #[error("a snapshot cannot be read: {0}")]
-    Snapshot(RecordError),
-    /// A record is missing.
-    #[error("record {} follows record {}; what lies between is missing", .found.0, .before.0)]
-    Gap {
-        /// The last record before the gap.
-        before: Position,
-        /// The record found instead of the next one.
-        found: Position,
-    },
-    /// A record is about something that no snapshot and no record before it made.
-    #[error("a record is about {what}, of which nothing is stored")]
-    Dangling {
-        /// What it is about.
-        what: String,
-    },
-    /// A stored definition no longer compiles.
-    #[error("the stored definition {name} does not compile: {reason}")]
-    Definition {
-        /// Which definition.
-        name: String,
-        /// Why.
-        reason: String,
-    },
+/// A unit of work that waits for its turn.
+#[derive(Debug)]
+enum Work {
+    /// Advance an execution by an event.
+    Advance { execution: ExecutionId, event: Event },
+    /// Show an execution the next event it has not seen.
+    Show(ExecutionId),
+    /// Announce an event to the next of its listeners.
+    Spread { number: u64, after: Option<ExecutionId> },
+    /// Take in an event that an execution publishes, and tell it so.
+    Publish { execution: ExecutionId, ticket: Ticket, event: Value },
+    /// Start a child.
+    StartChild(Box<children::ChildStart>),
+    /// Roll a child back.
+    CompensateChild { parent: ExecutionId, ticket: Ticket, child: ExecutionId },
+    /// Take the parent's wish to stop out of the inbox.
+    Cancel(ExecutionId),
+    /// Resolve one parked effect for a caller.
+    Resolve { execution: ExecutionId, effect: EffectId, resolution: Resolution, caller: Caller },
+    /// Forget one ended execution.
+    Tidy,
+}
+
+/// One step under way: the time, and what is to be done so far.
+#[derive(Debug)]
+struct Step {
+    now: Time,
+    outputs: Vec<Output>,
+    recorded: bool,
+}
+
+impl Step {
+    const fn new(now: Time) -> Self {
+        Self { now, outputs: Vec::new(), recorded: false }
+    }
+
+    fn order(&mut self, after: Option<Position>, action: Action) {
+        self.outputs.push(Output { after, action });
+    }
+
+    fn reply(&mut self, after: Option<Position>, caller: Caller, reply: Reply) {
+        self.order(after, Action::Reply { caller, reply });
+    }
 }
 
 impl Engine {
-    /// An engine with what an earlier life stored: first all snapshots, in any order, then the
-    /// records since the last `Action::Compactable`, in order. Nothing stored is a new node.
-    /// `compile` makes programs of stored definitions again.
-    ///
-    /// The outputs ask again for everything that was open, under a new epoch.
-    pub fn recover(
-        options: EngineOptions,
-        now: Time,
-        snapshots: impl IntoIterator<Item = Vec<u8>>,
-        records: impl IntoIterator<Item = Vec<u8>>,
-        compile: &mut dyn FnMut(&Definition) -> Result<Arc<Program>, String>,
-    ) -> Result<(Self, Vec<Output>), RecoveryError> {
-        let _ = (now, snapshots.into_iter().count(), records.into_iter().count(), compile);
-        Ok((Self { options, counters: Counters::default() }, Vec::new()))
-    }
-
     /// Takes one input. At most one of the outputs is a `Persist`.
     pub fn step(&mut self, now: Time, input: Input) -> Vec<Output> {
         self.counters.steps += 1;
-        let _ = (now, input, &self.options);
-        Vec::<Output>::new()
+        let mut step = Step::new(now);
+        match input {
+            Input::Asked { caller, ask } => self.answer(&mut step, caller, ask),
+            Input::CallerLeft(caller) => self.waiters.leave(caller),
+            Input::Answered { execution, ticket, answer } => {
+                let answer = self.admit_answer(execution, answer);
+                self.take(&mut step, execution, Event::Answered { ticket, answer });
+            }
+            Input::Evaluated { execution, ticket, result } => {
+                let result = self.admit_result(execution, result);
+                self.take(&mut step, execution, Event::Evaluated { ticket, result });
+            }
+            Input::AlarmRang => self.ring(&mut step),
+            Input::Turn => self.turn(&mut step),
+            Input::SnapshotWanted { max } => self.snapshot(&mut step, max),
+            Input::StorageFull => self.storage_full = true,
+            Input::StorageFreed => self.storage_full = false,
+        }
+        self.settle(&mut step);
+        step.outputs
+    }
+
+    /// Advances an execution at once, or as soon as something can be recorded again.
+    fn take(&mut self, step: &mut Step, execution: ExecutionId, event: Event) {
+        if self.storage_full {
+            self.queue(execution, |execution| Work::Advance { execution, event });
+        } else if !self.advance(step, execution, event, Cause::default()) {
+            self.counters.stale_answers += 1;
+        }
+    }
+
+    /// Puts work for an execution into the line of its namespace.
+    fn queue(&mut self, execution: ExecutionId, work: impl FnOnce(ExecutionId) -> Work) {
+        if let Some(entry) = self.roster.get(execution) {
+            self.work.push(&entry.defined.namespace, work(execution));
+        }
+    }
+
+    fn queue_own(&mut self, work: Work) {
+        self.work.push(&self.own_line, work);
+    }
+
+    /// Does one unit of work.
+    fn turn(&mut self, step: &mut Step) {
+        if self.storage_full {
+            return;
+        }
+        match self.work.pop() {
+            None => {}
+            Some(Work::Advance { execution, event }) => {
+                self.advance(step, execution, event, Cause::default());
+            }
+            Some(Work::Show(execution)) => self.show_next_event(step, execution),
+            Some(Work::Spread { number, after }) => self.spread(number, after),
+            Some(Work::Publish { execution, ticket, event }) => {
+                self.publish_for(step, execution, ticket, event);
+            }
+            Some(Work::StartChild(start)) => self.start_child(step, *start),
+            Some(Work::CompensateChild { parent, ticket, child }) => {
+                self.compensate_child(step, parent, ticket, child);
+            }
+            Some(Work::Cancel(execution)) => self.cancel_wanted(step, execution),
+            Some(Work::Resolve { execution, effect, resolution, caller }) => {
+                self.resolve_one(step, execution, effect, resolution, caller);
+            }
+            Some(Work::Tidy) => self.forget_one(step),
+        }
+    }
+
+    /// Puts what is due into the queue.
+    fn ring(&mut self, step: &mut Step) {
+        self.alarm = None;
+        if self.storage_full {
+            return;
+        }
+        for _ in 0..TIMERS_PER_RING {
+            match self.timers.first() {
+                Some((at, _, _)) if *at <= step.now => {}
+                _ => break,
+            }
+            let Some((_, execution, ticket)) = self.timers.pop_first() else { break };
+            self.counters.timers_fired += 1;
+            let event = Event::TimerFired(ticket);
+            self.queue(execution, |execution| Work::Advance { execution, event });
+        }
+        self.drop_old_events(step);
+        self.expire_tombstones(step);
+        self.tidy(step.now);
+    }
+
+    /// What every step ends with: one or two executions are put to sleep, and the alarm is set anew
+    /// if another time is now the earliest.
+    fn settle(&mut self, step: &mut Step) {
+        for _ in 0..2 {
+            self.counters.put_to_sleep += u64::from(self.roster.settle(self.options.awake_max));
+        }
+        let earliest = if self.storage_full { None } else { self.earliest() };
+        if earliest != self.alarm {
+            self.alarm = earliest;
+            step.order(None, Action::SetAlarm(earliest));
+        }
+    }
+
+    /// When something is due next.
+    fn earliest(&self) -> Option<Time> {
+        let timer = self.timers.first().map(|(at, _, _)| *at);
+        [timer, self.next_forgetting(), self.next_dropping(), self.tombstones.next_expiry()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Writes the record of this step and gives its content back.
+    fn record(&mut self, step: &mut Step, kind: RecordKind) -> (Position, RecordKind) {
+        assert!(!step.recorded, "a step writes at most one record");
+        step.recorded = true;
+        let position = self.position.next();
+        let record = Record { shard: self.options.shard, position, time: step.now, kind };
+        let bytes = record.encode();
+        self.position = position;
+        self.counters.records += 1;
+        self.counters.record_bytes += bytes.len() as u64;
+        step.order(None, Action::Persist { position, record: bytes });
+        (position, record.kind)
     }
 
     /// Whether there is work that `Input::Turn` would do.
-    pub fn has_work(&self) -> bool {
-        false
+    pub const fn has_work(&self) -> bool {
+        !self.storage_full && self.work.len() > 0
     }
 
     /// The newest record.
-    pub fn position(&self) -> Position {
-        Position::default()
+    pub const fn position(&self) -> Position {
+        self.position
     }
 
     /// What was counted, and what is held now.
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters {
+            live: self.roster.live() as u64,
+            ended: (self.roster.len() - self.roster.live()) as u64,
+            parked: self.roster.parked_count() as u64,
+            queued: self.work.len() as u64,
+            timers: self.timers.len() as u64,
+            ..self.counters
+        }
     }
 
-    /// Panics if something that must always hold does not.
-    pub fn assert_invariants(&self) {}
+    /// Panics if something that must always hold does not. Costs as much as everything it holds.
+    pub fn assert_invariants(&self) {
+        self.work.assert_invariants();
+        self.roster.assert_invariants();
+        self.events.assert_invariants();
+        self.unsaved.assert_invariants();
+        assert!(self.opened <= self.position, "a life begins with a record");
+        for (at, execution, ticket) in &self.timers {
+            let entry = self.roster.get(*execution).expect("a timer belongs to an execution");
+            assert!(entry.timers.contains(&(*ticket, *at)), "a timer is one that was set");
+        }
+        for (id, entry) in self.roster.iter() {
+            assert!(entry.position <= self.position, "{id} is not ahead of the journal");
+            let ended = entry.condition.is_end();
+            assert!(!ended || entry.timers.is_empty(), "{id} has ended and waits for nothing");
+        }
+    }
 }

@@ -12,7 +12,6 @@ mod progress;
 mod shape;
 mod svg;
 mod text;
-mod words;
 
 #[cfg(test)]
 mod tests;

@@ -43,6 +43,23 @@ pub struct Delta {
     pub(crate) passed: u64,
 }
 
+impl Delta {
+    /// Whether nothing changed: there is nothing to write down.
+    pub fn is_empty(&self) -> bool {
+        self.gone.is_empty()
+            && self.branches.is_empty()
+            && self.plans.is_empty()
+            && self.plans_gone.is_empty()
+            && self.joins.is_empty()
+            && self.joins_gone.is_empty()
+            && self.effects.is_empty()
+            && self.added.is_empty()
+            && self.removed.is_empty()
+            && self.head.is_none()
+            && self.consumed.is_empty()
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) struct PlanPatch {
     #[n(0)]

@@ -1,0 +1,246 @@
+//! What is asked, and what is answered.
+
+use outlast_lineage::ExecutionId;
+use outlast_workflow::Event;
+
+use super::entry::Entry;
+use super::{Cause, Engine, Step};
+use crate::{Ask, Caller, Detail, Filter, Refusal, Reply, Summary, Which, WorkflowVersion};
+
+/// How many executions one request for a list looks at, at most: a page may be short and still not
+/// be the last.
+const LOOKED_AT_MAX: usize = 10_000;
+
+impl Engine {
+    /// Answers a request, now or later.
+    pub(super) fn answer(&mut self, step: &mut Step, caller: Caller, ask: Ask) {
+        let answered = if self.storage_full && is_change(&ask) {
+            Err(Refusal::StorageFull)
+        } else {
+            self.try_to_answer(step, caller, ask)
+        };
+        if let Err(refusal) = answered {
+            self.counters.refused += 1;
+            // A refusal may tell of what others did: not before that is certain.
+            step.reply(Some(self.position), caller, Reply::Refused(refusal));
+        }
+    }
+
+    fn try_to_answer(&mut self, step: &mut Step, caller: Caller, ask: Ask) -> Result<(), Refusal> {
+        match ask {
+            Ask::Define { program, text } => self.define(step, caller, program, &text),
+            Ask::Definitions { namespace } => {
+                let summaries = self.definitions.summaries(namespace.as_deref());
+                step.reply(Some(self.position), caller, Reply::Definitions(summaries));
+                Ok(())
+            }
+            Ask::Definition { namespace, name, version } => {
+                self.give_definition(step, caller, &namespace, &name, &version)
+            }
+            Ask::Start(start) => self.start(step, caller, *start),
+            Ask::Show(which) => self.show(step, caller, &which),
+            Ask::List(filter) => {
+                let reply = self.list(&filter);
+                step.reply(Some(self.position), caller, reply);
+                Ok(())
+            }
+            Ask::Wait(which) => self.wait(step, caller, &which),
+            Ask::Cancel(which) => self.request(step, caller, &which, Event::CancelRequested),
+            Ask::Compensate { which, reason } => {
+                self.request(step, caller, &which, Event::CompensateRequested(reason))
+            }
+            Ask::Suspend(which) => self.request(step, caller, &which, Event::SuspendRequested),
+            Ask::Resume(which) => self.request(step, caller, &which, Event::ResumeRequested),
+            Ask::Retry(which) => self.request(step, caller, &which, Event::RetryRequested),
+            Ask::Signal { which, event } => {
+                let id = self.find(&which)?;
+                if self.roster.known(id).condition.is_end() {
+                    return Err(self.not_possible(id, "take no more events"));
+                }
+                self.accept_event(step, caller, Some(id), event)
+            }
+            Ask::Publish { event } => self.accept_event(step, caller, None, event),
+            Ask::Parked(filter) => {
+                let items = self.parked_items(&filter)?;
+                step.reply(Some(self.position), caller, Reply::Parked(items));
+                Ok(())
+            }
+            Ask::Resolve { filter, resolution } => self.resolve(step, caller, &filter, &resolution),
+            Ask::Delete(which) => self.delete(step, caller, &which),
+        }
+    }
+
+    fn give_definition(
+        &self,
+        step: &mut Step,
+        caller: Caller,
+        namespace: &str,
+        name: &str,
+        version: &WorkflowVersion,
+    ) -> Result<(), Refusal> {
+        let Some(defined) = self.definitions.find(namespace, name, version) else {
+            return Err(Refusal::UnknownDefinition(format!("{namespace}/{name} ({version})")));
+        };
+        let reply = Reply::Definition { summary: defined.summary(), text: defined.text.clone() };
+        step.reply(Some(defined.position), caller, reply);
+        Ok(())
+    }
+
+    /// The execution that is meant.
+    pub(super) fn find(&self, which: &Which) -> Result<ExecutionId, Refusal> {
+        let id = match which {
+            Which::Id(id) => Some(*id),
+            Which::Named { namespace, name } => self.roster.named(namespace, name),
+        };
+        match id {
+            Some(id) if self.roster.get(id).is_some() => Ok(id),
+            Some(id) if self.tombstones.contains(id) => Err(Refusal::Forgotten(which.to_string())),
+            _ => Err(Refusal::UnknownExecution(which.to_string())),
+        }
+    }
+
+    fn show(&mut self, step: &mut Step, caller: Caller, which: &Which) -> Result<(), Refusal> {
+        let id = self.find(which)?;
+        let detail = self.detail(id);
+        step.reply(Some(detail.position), caller, Reply::Shown(detail));
+        Ok(())
+    }
+
+    fn wait(&mut self, step: &mut Step, caller: Caller, which: &Which) -> Result<(), Refusal> {
+        let id = self.find(which)?;
+        if self.roster.known(id).condition.is_end() {
+            return self.show(step, caller, which);
+        }
+        self.waiters.wait(caller, id);
+        Ok(())
+    }
+
+    /// Advances an execution because someone asked.
+    fn request(
+        &mut self,
+        step: &mut Step,
+        caller: Caller,
+        which: &Which,
+        event: Event,
+    ) -> Result<(), Refusal> {
+        let id = self.find(which)?;
+        let wish = wish_of(&event);
+        if !self.advance(step, id, event, Cause::default()) {
+            return Err(self.not_possible(id, wish));
+        }
+        let position = self.roster.known(id).position;
+        step.reply(Some(position), caller, Reply::Done);
+        Ok(())
+    }
+
+    fn not_possible(&self, id: ExecutionId, wish: &str) -> Refusal {
+        let condition = self.roster.get(id).map_or("gone", |entry| entry.condition.word());
+        Refusal::NotPossible(format!("execution {id} is {condition}: it can {wish}"))
+    }
+
+    fn delete(&mut self, step: &mut Step, caller: Caller, which: &Which) -> Result<(), Refusal> {
+        let id = self.find(which)?;
+        let entry = self.roster.known(id);
+        let obstacle = if !entry.condition.is_end() {
+            "has not ended; cancel it first"
+        } else if entry.held {
+            "can still be rolled back by its parent; it can be deleted when that has ended"
+        } else if entry.parked {
+            "has parked effects; resolve them first"
+        } else {
+            let position = self.forget(step, id);
+            step.reply(Some(position), caller, Reply::Done);
+            return Ok(());
+        };
+        Err(Refusal::NotPossible(format!("execution {id} {obstacle}")))
+    }
+
+    fn list(&self, filter: &Filter) -> Reply {
+        let most = self.options.limits.page;
+        let limit = if filter.limit == 0 { most } else { filter.limit.min(most) };
+        let candidates: Box<dyn Iterator<Item = _>> = match filter.condition {
+            Some(condition) => Box::new(self.roster.in_condition(condition, filter.after)),
+            None => Box::new(self.roster.after(filter.after)),
+        };
+        let (mut executions, mut last, mut looked_at) = (Vec::new(), None, 0);
+        let mut more = false;
+        for (id, entry) in candidates {
+            if executions.len() == limit || looked_at == LOOKED_AT_MAX {
+                more = true;
+                break;
+            }
+            looked_at += 1;
+            last = Some(id);
+            if fits(entry, filter.namespace.as_deref(), filter.workflow.as_deref()) {
+                executions.push(summary(id, entry));
+            }
+        }
+        Reply::Listed { executions, next: last.filter(|_| more) }
+    }
+
+    /// Everything about one execution.
+    pub(super) fn detail(&mut self, id: ExecutionId) -> Box<Detail> {
+        let slept = self.roster.wake(id);
+        self.counters.woken += u64::from(slept == Some(true));
+        let parked = self.parked_of(id);
+        let entry = self.roster.known(id);
+        let execution = entry.execution();
+        Box::new(Detail {
+            summary: summary(id, entry),
+            outcome: execution.outcome().cloned(),
+            input: execution.input(),
+            progress: execution.progress(),
+            parked,
+            position: entry.position,
+        })
+    }
+}
+
+/// Whether an execution is of a namespace and a definition.
+pub(super) fn fits(entry: &Entry, namespace: Option<&str>, workflow: Option<&str>) -> bool {
+    let definition = &entry.defined.definition;
+    namespace.is_none_or(|wanted| wanted == definition.namespace)
+        && workflow.is_none_or(|wanted| wanted == definition.name)
+}
+
+fn summary(id: ExecutionId, entry: &Entry) -> Summary {
+    let definition = &entry.defined.definition;
+    Summary {
+        execution: id,
+        name: entry.name.as_deref().map(str::to_owned),
+        namespace: definition.namespace.clone(),
+        workflow: definition.name.clone(),
+        version: definition.version.clone(),
+        definition: definition.digest,
+        condition: entry.condition,
+        started: entry.started,
+        changed: entry.changed,
+        parent: entry.parent.as_deref().map(|parent| parent.execution),
+        parked: entry.parked,
+    }
+}
+
+/// Whether a request needs a record.
+const fn is_change(ask: &Ask) -> bool {
+    !matches!(
+        ask,
+        Ask::Definitions { .. }
+            | Ask::Definition { .. }
+            | Ask::Show(_)
+            | Ask::List(_)
+            | Ask::Wait(_)
+            | Ask::Parked(_)
+    )
+}
+
+/// What cannot be done, said so that it follows "it can".
+const fn wish_of(event: &Event) -> &'static str {
+    match event {
+        Event::CancelRequested => "not be cancelled",
+        Event::CompensateRequested(_) => "not be rolled back",
+        Event::SuspendRequested => "not be suspended",
+        Event::ResumeRequested => "not be resumed",
+        Event::RetryRequested => "not be retried",
+        _ => "not do this",
+    }
+}

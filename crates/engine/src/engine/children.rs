@@ -1,0 +1,224 @@
+//! Parents and children: both are executions of their own, and meet only through work and inboxes.
+//!
+//! Starting and rolling back are asked for again after a restart for as long as the parent waits,
+//! and do nothing the second time. Stopping and releasing are never answered: the parent's record
+//! puts them into the child's inbox.
+
+use outlast_expressions::Value;
+use outlast_lineage::{Digester, ExecutionId};
+use outlast_workflow::{Command, Event, Fault, FaultKind, Outcome, Ticket};
+
+use super::starting::NewExecution;
+use super::{Cause, Engine, Step, Work, sizes};
+use crate::{Condition, Parent, Position, Sent, Subject, WorkflowVersion};
+
+/// A child to be started.
+#[derive(Debug)]
+pub(super) struct ChildStart {
+    parent: ExecutionId,
+    ticket: Ticket,
+    child: ExecutionId,
+    namespace: String,
+    name: String,
+    version: String,
+    input: Value,
+    wait: bool,
+}
+
+impl Engine {
+    /// Puts a parent's command for a child into the queue.
+    pub(super) fn queue_child(&mut self, parent: ExecutionId, command: Command) {
+        match command {
+            Command::StartChild { ticket, child, namespace, name, version, input, wait } => {
+                self.unwanted.remove(&child);
+                let start =
+                    ChildStart { parent, ticket, child, namespace, name, version, input, wait };
+                self.queue(parent, |_| Work::StartChild(Box::new(start)));
+            }
+            Command::CompensateChild { ticket, child } => {
+                self.queue(parent, |parent| Work::CompensateChild { parent, ticket, child });
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn start_child(&mut self, step: &mut Step, start: ChildStart) {
+        if self.unwanted.remove(&start.child) {
+            return;
+        }
+        if self.roster.get(start.child).is_some() {
+            return self.meet_child(&start);
+        }
+        let version = WorkflowVersion::of(&start.version);
+        let defined = self.definitions.find(&start.namespace, &start.name, &version).cloned();
+        let Some(defined) = defined else {
+            let what = format!("{}/{}:{}", start.namespace, start.name, start.version);
+            let detail = format!("there is no definition {what}; register it first");
+            return self.refuse_child(step, &start, FaultKind::Configuration, detail);
+        };
+        let depth = self.depth_of(start.parent) + 1;
+        if let Some(detail) = self.too_much(&start, &defined.namespace, depth) {
+            return self.refuse_child(step, &start, FaultKind::Runtime, detail);
+        }
+        let ChildStart { parent, ticket, child, input, wait, .. } = start;
+        let parent = Parent { execution: parent, ticket, waits: wait, depth };
+        let new = NewExecution {
+            id: child,
+            name: None,
+            digest: sizes::digest_of(&input),
+            input,
+            salt: self.salt_of(child),
+            parent: Some(parent),
+        };
+        self.begin(step, defined, new);
+        if !wait {
+            self.tell_started(parent.execution, ticket);
+        }
+    }
+
+    /// The child is there already: it was started before a restart.
+    fn meet_child(&mut self, start: &ChildStart) {
+        if !start.wait {
+            return self.tell_started(start.parent, start.ticket);
+        }
+        if let Some(outcome) = self.outcome_of(start.child) {
+            self.tell(start.parent, start.ticket, outcome);
+        }
+    }
+
+    /// A child may not be started: its parent learns at once that it faulted.
+    fn refuse_child(
+        &mut self,
+        step: &mut Step,
+        start: &ChildStart,
+        kind: FaultKind,
+        detail: String,
+    ) {
+        let fault = Fault::new(kind, "Sub-workflow not started", detail);
+        let outcome = Outcome::Faulted(fault);
+        let event = Event::ChildEnded { ticket: start.ticket, outcome };
+        self.advance(step, start.parent, event, Cause::default());
+    }
+
+    /// Why a child is more than is allowed. Children are not refused for the quota of new work, or
+    /// parents that hold a share could wait for each other; but there is an end to it.
+    fn too_much(&self, start: &ChildStart, namespace: &str, depth: u32) -> Option<String> {
+        let limits = &self.options.limits;
+        if depth > limits.nesting {
+            return Some(format!("sub-workflows nest deeper than {}", limits.nesting));
+        }
+        let bytes = sizes::bytes_of(&start.input);
+        if bytes > limits.input_bytes {
+            let limit = limits.input_bytes;
+            return Some(format!("the input has {bytes} bytes; at most {limit} are accepted"));
+        }
+        let most = self.quota(namespace).live.saturating_mul(2);
+        (self.roster.share(namespace).live >= most)
+            .then(|| format!("namespace {namespace} has {most} executions that have not ended"))
+    }
+
+    fn depth_of(&self, id: ExecutionId) -> u32 {
+        let parent = self.roster.get(id).and_then(|entry| entry.parent.as_deref());
+        parent.map_or(0, |parent| parent.depth)
+    }
+
+    /// Sixteen bytes that nobody outside can guess.
+    fn salt_of(&self, child: ExecutionId) -> [u8; 16] {
+        let digester = Digester::new("child salt").field(&self.options.salt);
+        let digest = digester.field(child.as_bytes()).finish();
+        digest.as_bytes()[..16].try_into().expect("a digest has 32 bytes")
+    }
+
+    pub(super) fn compensate_child(
+        &mut self,
+        step: &mut Step,
+        parent: ExecutionId,
+        ticket: Ticket,
+        child: ExecutionId,
+    ) {
+        if self.roster.get(child).is_none() {
+            // It was never started: there is nothing to undo, and it must not start any more.
+            self.unwanted.insert(child);
+            return self.tell(parent, ticket, Outcome::Cancelled);
+        }
+        let settled = |outcome: &Outcome| matches!(outcome, Outcome::Compensated(_));
+        if let Some(outcome) = self.outcome_of(child).filter(settled) {
+            return self.tell(parent, ticket, outcome);
+        }
+        let waiting = (parent, ticket);
+        let rollbacks = &mut self.roster.known(child).rollbacks;
+        if !rollbacks.contains(&waiting) {
+            rollbacks.push(waiting);
+        }
+        if self.roster.known(child).condition != Condition::Compensating {
+            let event = Event::CompensateRequested("its parent is rolled back".to_owned());
+            self.advance(step, child, event, Cause::default());
+        }
+        // A child with nothing to undo may be where it was: then that is the answer.
+        if let Some(outcome) = self.outcome_of(child) {
+            for (parent, ticket) in std::mem::take(&mut self.roster.known(child).rollbacks) {
+                self.tell(parent, ticket, outcome.clone());
+            }
+        }
+    }
+
+    /// The inbox says that the parent wants this execution stopped.
+    pub(super) fn cancel_wanted(&mut self, step: &mut Step, id: ExecutionId) {
+        let Some(entry) = self.roster.get_mut(id) else { return };
+        if std::mem::take(&mut entry.cancel_wanted) {
+            let cause = Cause { received: true, ..Cause::default() };
+            self.advance(step, id, Event::CancelRequested, cause);
+        }
+    }
+
+    /// Puts recorded messages into the inboxes of their receivers.
+    pub(super) fn deliver(&mut self, position: Position, sent: &[Sent]) {
+        for message in sent {
+            match *message {
+                Sent::Cancel(child) => match self.roster.get_mut(child) {
+                    None => drop(self.unwanted.insert(child)),
+                    Some(entry) if entry.condition.is_end() => {}
+                    Some(entry) => {
+                        entry.cancel_wanted = true;
+                        self.unsaved.mark(Subject::Execution(child), position);
+                        self.queue(child, Work::Cancel);
+                    }
+                },
+                Sent::Release(child) => {
+                    if self.roster.get(child).is_some_and(|entry| entry.held) {
+                        self.roster.change(child, |entry| entry.held = false);
+                        self.unsaved.mark(Subject::Execution(child), position);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells everyone who waits for an execution's end how it ended.
+    pub(super) fn tell_parents(&mut self, id: ExecutionId, outcome: &Outcome) {
+        let entry = self.roster.known(id);
+        let mut waiting = std::mem::take(&mut entry.rollbacks);
+        waiting.extend(entry.awaited_by());
+        for (parent, ticket) in waiting {
+            self.tell(parent, ticket, outcome.clone());
+        }
+    }
+
+    fn tell(&mut self, parent: ExecutionId, ticket: Ticket, outcome: Outcome) {
+        let event = Event::ChildEnded { ticket, outcome };
+        self.queue(parent, |execution| Work::Advance { execution, event });
+    }
+
+    fn tell_started(&mut self, parent: ExecutionId, ticket: Ticket) {
+        self.tell(parent, ticket, Outcome::Completed(Value::Null));
+    }
+
+    fn outcome_of(&mut self, id: ExecutionId) -> Option<Outcome> {
+        let entry = self.roster.get(id)?;
+        if !entry.condition.is_end() {
+            return None;
+        }
+        self.roster.wake(id);
+        self.roster.known(id).execution().outcome().cloned()
+    }
+}

@@ -1,0 +1,172 @@
+//! One execution as the engine holds it: a few facts always at hand, and its state, which sleeps
+//! as bytes when nothing has happened to it for a while.
+
+use std::sync::Arc;
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use outlast_lineage::{Digest, ExecutionId, Time};
+use outlast_workflow::{Execution, Ticket};
+
+use super::definitions::Defined;
+use crate::{Condition, Parent, Position};
+
+/// One execution.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: Option<Box<str>>,
+    pub(super) defined: Arc<Defined>,
+    /// The digest of its input: tells a repeated start from another one.
+    pub(super) input: Digest,
+    pub(super) parent: Option<Box<Parent>>,
+    pub(super) started: Time,
+    pub(super) changed: Time,
+    pub(super) condition: Condition,
+    /// Its newest record.
+    pub(super) position: Position,
+    /// Timers that are set or have fired without having been taken yet.
+    pub(super) timers: Vec<(Ticket, Time)>,
+    pub(super) subscriptions: Vec<Subscription>,
+    /// Its inbox: the parent wants it stopped.
+    pub(super) cancel_wanted: bool,
+    /// A parent may still ask to roll it back: it is not to be forgotten.
+    pub(super) held: bool,
+    pub(super) parked: bool,
+    /// The number of the next event to show it, if it waits for its turn to see one.
+    pub(super) lagging: Option<u64>,
+    /// About how many bytes it takes: its size when last written, and its records since.
+    pub(super) weight: usize,
+    /// Parents that wait until it is rolled back.
+    pub(super) rollbacks: Vec<(ExecutionId, Ticket)>,
+    /// When it was last used, in uses of any execution.
+    pub(super) touched: u64,
+    pub(super) state: State,
+}
+
+/// The state of an execution.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Ready to be advanced. The bytes it was woken from are kept until it changes.
+    Awake(Box<Execution>, Option<Box<[u8]>>),
+    /// As bytes.
+    Asleep(Box<[u8]>),
+}
+
+/// A subscription to events.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(super) struct Subscription {
+    #[n(0)]
+    pub(super) ticket: Ticket,
+    /// The types that may fit; nothing is every type.
+    #[n(1)]
+    pub(super) types: Option<Vec<String>>,
+    /// Events with lower numbers have been shown.
+    #[n(2)]
+    pub(super) next: u64,
+}
+
+impl Subscription {
+    /// Whether events of a type may fit.
+    pub(super) fn wants(&self, kind: &str) -> bool {
+        self.types.as_ref().is_none_or(|types| types.iter().any(|wanted| wanted == kind))
+    }
+}
+
+/// What a snapshot of an execution says besides its state: enough to hold it without decoding it.
+#[derive(Debug, Encode, Decode)]
+pub(super) struct Header {
+    #[n(0)]
+    pub(super) name: Option<String>,
+    #[n(1)]
+    pub(super) definition: Digest,
+    #[n(2)]
+    pub(super) input: Digest,
+    #[n(3)]
+    pub(super) parent: Option<Parent>,
+    #[n(4)]
+    pub(super) started: Time,
+    #[n(5)]
+    pub(super) changed: Time,
+    #[n(6)]
+    pub(super) condition: Condition,
+    #[n(7)]
+    pub(super) position: Position,
+    #[n(8)]
+    pub(super) timers: Vec<(Ticket, Time)>,
+    #[n(9)]
+    pub(super) subscriptions: Vec<Subscription>,
+    #[n(10)]
+    pub(super) cancel_wanted: bool,
+    #[n(11)]
+    pub(super) held: bool,
+    #[n(12)]
+    pub(super) parked: bool,
+    /// Whether something other than timers and subscriptions is open and must be asked for again.
+    #[n(13)]
+    pub(super) busy: bool,
+    #[n(14)]
+    pub(super) state: ByteVec,
+}
+
+impl Entry {
+    /// The execution, awake.
+    pub(super) fn execution(&self) -> &Execution {
+        match &self.state {
+            State::Awake(execution, _) => execution,
+            State::Asleep(_) => unreachable!("it was woken before it was used"),
+        }
+    }
+
+    /// The execution, awake and about to change.
+    pub(super) fn execution_mut(&mut self) -> &mut Execution {
+        match &mut self.state {
+            State::Awake(execution, bytes) => {
+                *bytes = None;
+                execution
+            }
+            State::Asleep(_) => unreachable!("it was woken before it was used"),
+        }
+    }
+
+    /// Makes the execution ready if it sleeps; says whether it slept.
+    pub(super) fn wake(&mut self) -> bool {
+        let State::Asleep(bytes) = &mut self.state else { return false };
+        let bytes = std::mem::take(bytes);
+        let execution = minicbor::decode(&bytes).expect("bytes were checked when they came in");
+        self.state = State::Awake(Box::new(execution), Some(bytes));
+        true
+    }
+
+    /// Puts the execution to sleep.
+    pub(super) fn sleep(&mut self) {
+        if let State::Awake(execution, bytes) = &mut self.state {
+            let bytes = bytes.take().unwrap_or_else(|| encode_state(execution).into());
+            self.state = State::Asleep(bytes);
+            self.timers.shrink_to_fit();
+            self.subscriptions.shrink_to_fit();
+        }
+    }
+
+    pub(super) const fn is_awake(&self) -> bool {
+        matches!(self.state, State::Awake(..))
+    }
+
+    /// The state as bytes.
+    pub(super) fn state_bytes(&self) -> Vec<u8> {
+        match &self.state {
+            State::Asleep(bytes) | State::Awake(_, Some(bytes)) => bytes.to_vec(),
+            State::Awake(execution, None) => encode_state(execution),
+        }
+    }
+
+    /// Whether its parent waits for its end.
+    pub(super) fn awaited_by(&self) -> Option<(ExecutionId, Ticket)> {
+        let parent = self.parent.as_deref().filter(|parent| parent.waits)?;
+        Some((parent.execution, parent.ticket))
+    }
+}
+
+/// The state of an execution as bytes.
+pub(super) fn encode_state(execution: &Execution) -> Vec<u8> {
+    minicbor::to_vec(execution).expect("writing to memory does not fail")
+}

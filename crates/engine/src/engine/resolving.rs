@@ -1,0 +1,98 @@
+//! Parked effects: listing them, and taking a person's word for what became of them.
+
+use outlast_lineage::{EffectId, ExecutionId};
+use outlast_workflow::{Event, Resolution};
+
+use super::asking::fits;
+use super::{Cause, Engine, Step, Work};
+use crate::{Caller, ParkedFilter, ParkedItem, Refusal, Reply};
+
+/// What can be said of a parked effect.
+const CHOICES: [&str; 4] = ["done", "not-done", "retry", "abandon"];
+
+impl Engine {
+    /// What is parked in one execution, which is awake.
+    pub(super) fn parked_of(&mut self, id: ExecutionId) -> Vec<ParkedItem> {
+        let entry = self.roster.known(id);
+        let program = &entry.defined.program;
+        let item = |parked: outlast_workflow::Parked| ParkedItem {
+            execution: id,
+            effect: parked.effect,
+            task: parked.task,
+            place: program.task(parked.task).place.pointer.clone(),
+            reason: parked.reason,
+            undo: parked.undo,
+            choices: CHOICES.map(str::to_owned).to_vec(),
+        };
+        entry.execution().parked().into_iter().map(item).collect()
+    }
+
+    /// What is parked and fits; at most a page.
+    pub(super) fn parked_items(
+        &mut self,
+        filter: &ParkedFilter,
+    ) -> Result<Vec<ParkedItem>, Refusal> {
+        let executions: Vec<_> = match &filter.which {
+            Some(which) => vec![self.find(which)?],
+            None => self.roster.parked().collect(),
+        };
+        let mut items = Vec::new();
+        for id in executions {
+            let Some(entry) = self.roster.get(id) else { continue };
+            if !fits(entry, filter.namespace.as_deref(), filter.workflow.as_deref()) {
+                continue;
+            }
+            self.roster.wake(id);
+            let fitting =
+                |item: &ParkedItem| filter.effect.is_none_or(|effect| effect == item.effect);
+            items.extend(self.parked_of(id).into_iter().filter(fitting));
+            if items.len() >= self.options.limits.page {
+                items.truncate(self.options.limits.page);
+                break;
+            }
+        }
+        Ok(items)
+    }
+
+    /// Puts the resolution of everything that fits into the queue; the reply follows the last one.
+    pub(super) fn resolve(
+        &mut self,
+        step: &mut Step,
+        caller: Caller,
+        filter: &ParkedFilter,
+        resolution: &Resolution,
+    ) -> Result<(), Refusal> {
+        let items = self.parked_items(filter)?;
+        if items.is_empty() {
+            step.reply(Some(self.position), caller, Reply::Resolved(0));
+            return Ok(());
+        }
+        self.waiters.resolve(caller, items.len());
+        for item in items {
+            let (effect, resolution) = (item.effect, resolution.clone());
+            self.queue(item.execution, |execution| Work::Resolve {
+                execution,
+                effect,
+                resolution,
+                caller,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn resolve_one(
+        &mut self,
+        step: &mut Step,
+        execution: ExecutionId,
+        effect: EffectId,
+        resolution: Resolution,
+        caller: Caller,
+    ) {
+        let event = Event::Resolved { effect, resolution };
+        let changed = self.advance(step, execution, event, Cause::default());
+        let position = changed.then_some(self.position);
+        if let Some(all) = self.waiters.resolved(caller, position) {
+            step.reply(all.position, caller, Reply::Resolved(all.resolved));
+        }
+    }
+}

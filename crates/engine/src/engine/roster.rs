@@ -1,0 +1,228 @@
+//! All executions an engine holds, and the orders in which they are looked for.
+//!
+//! Invariants: every index holds exactly what the entries say; at most `awake_max` executions and
+//! the one in use are awake once `settle` has run often enough.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use outlast_lineage::{ExecutionId, Time};
+
+use super::entry::Entry;
+use crate::Condition;
+
+/// All executions and their indexes.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    entries: BTreeMap<ExecutionId, Entry>,
+    by_condition: BTreeSet<(Condition, ExecutionId)>,
+    by_name: BTreeMap<(Arc<str>, Box<str>), ExecutionId>,
+    /// Ended executions that nobody holds, by the time of their end.
+    ended: BTreeSet<(Time, ExecutionId)>,
+    /// Awake executions, the least recently used first.
+    awake: BTreeSet<(u64, ExecutionId)>,
+    parked: BTreeSet<ExecutionId>,
+    uses: u64,
+    shares: BTreeMap<Arc<str>, Share>,
+    live: usize,
+}
+
+/// What a namespace uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Share {
+    /// Executions that have not ended.
+    pub(super) live: usize,
+    /// Executions with something under way.
+    pub(super) running: usize,
+}
+
+const fn is_running(condition: Condition) -> bool {
+    matches!(condition, Condition::Running | Condition::Compensating)
+}
+
+impl Roster {
+    pub(super) fn get(&self, id: ExecutionId) -> Option<&Entry> {
+        self.entries.get(&id)
+    }
+
+    /// An entry whose indexed facts (condition, held, parked, awake) are not to be changed.
+    pub(super) fn get_mut(&mut self, id: ExecutionId) -> Option<&mut Entry> {
+        self.entries.get_mut(&id)
+    }
+
+    /// An entry that is known to be there.
+    pub(super) fn known(&mut self, id: ExecutionId) -> &mut Entry {
+        self.entries.get_mut(&id).expect("the execution was found in this step")
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ExecutionId, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// Executions after one, in order of their ids.
+    pub(super) fn after(
+        &self,
+        after: Option<ExecutionId>,
+    ) -> impl Iterator<Item = (ExecutionId, &Entry)> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        self.entries.range((from, Unbounded)).map(|(id, entry)| (*id, entry))
+    }
+
+    /// Executions in a condition after one, in order of their ids.
+    pub(super) fn in_condition(
+        &self,
+        condition: Condition,
+        after: Option<ExecutionId>,
+    ) -> impl Iterator<Item = (ExecutionId, &Entry)> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let first = ExecutionId::from_bytes([0; 16]);
+        let from = after.map_or(Included((condition, first)), |id| Excluded((condition, id)));
+        self.by_condition
+            .range((from, Unbounded))
+            .take_while(move |(of, _)| *of == condition)
+            .map(|(_, id)| (*id, &self.entries[id]))
+    }
+
+    pub(super) fn named(&self, namespace: &str, name: &str) -> Option<ExecutionId> {
+        self.by_name.get(&(Arc::from(namespace), Box::from(name))).copied()
+    }
+
+    /// Executions with something parked.
+    pub(super) fn parked(&self) -> impl Iterator<Item = ExecutionId> {
+        self.parked.iter().copied()
+    }
+
+    pub(super) fn share(&self, namespace: &str) -> Share {
+        self.shares.get(namespace).copied().unwrap_or_default()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) const fn live(&self) -> usize {
+        self.live
+    }
+
+    pub(super) fn parked_count(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// The ended execution that ended first, and when.
+    pub(super) fn first_ended(&self) -> Option<(Time, ExecutionId)> {
+        self.ended.first().copied()
+    }
+
+    /// How many ended executions could be forgotten.
+    pub(super) fn ended_count(&self) -> usize {
+        self.ended.len()
+    }
+
+    /// Adds an execution.
+    pub(super) fn insert(&mut self, id: ExecutionId, entry: Entry) {
+        assert!(!self.entries.contains_key(&id), "an id is given once");
+        if let Some(name) = &entry.name {
+            self.by_name.insert((Arc::clone(&entry.defined.namespace), name.clone()), id);
+        }
+        self.entries.insert(id, entry);
+        self.index(id);
+    }
+
+    /// Removes an execution. Its name stays taken until `free_name`.
+    pub(super) fn remove(&mut self, id: ExecutionId) -> Option<Entry> {
+        self.entries.contains_key(&id).then(|| self.unindex(id));
+        self.entries.remove(&id)
+    }
+
+    /// Takes a name for an execution that is no longer there.
+    pub(super) fn keep_name(&mut self, namespace: Arc<str>, name: Box<str>, id: ExecutionId) {
+        self.by_name.insert((namespace, name), id);
+    }
+
+    pub(super) fn free_name(&mut self, namespace: &Arc<str>, name: &str) {
+        self.by_name.remove(&(Arc::clone(namespace), Box::from(name)));
+    }
+
+    /// Changes facts that are indexed.
+    pub(super) fn change(&mut self, id: ExecutionId, change: impl FnOnce(&mut Entry)) {
+        self.unindex(id);
+        change(self.known(id));
+        self.index(id);
+    }
+
+    /// Makes an execution ready to be used; says whether it slept. Nothing if there is none.
+    pub(super) fn wake(&mut self, id: ExecutionId) -> Option<bool> {
+        let uses = self.uses + 1;
+        let entry = self.entries.get_mut(&id)?;
+        let slept = entry.wake();
+        if !slept {
+            self.awake.remove(&(entry.touched, id));
+        }
+        entry.touched = uses;
+        self.awake.insert((uses, id));
+        self.uses = uses;
+        Some(slept)
+    }
+
+    /// Puts the least recently used execution to sleep if more than `awake_max` are awake.
+    pub(super) fn settle(&mut self, awake_max: usize) -> bool {
+        if self.awake.len() <= awake_max {
+            return false;
+        }
+        let Some((_, id)) = self.awake.pop_first() else { return false };
+        self.known(id).sleep();
+        true
+    }
+
+    fn index(&mut self, id: ExecutionId) {
+        let entry = &self.entries[&id];
+        self.by_condition.insert((entry.condition, id));
+        if entry.condition.is_end() {
+            if !entry.held && !entry.parked {
+                self.ended.insert((entry.changed, id));
+            }
+        } else {
+            self.live += 1;
+            let share = self.shares.entry(Arc::clone(&entry.defined.namespace)).or_default();
+            share.live += 1;
+            share.running += usize::from(is_running(entry.condition));
+        }
+        if entry.parked {
+            self.parked.insert(id);
+        }
+        if entry.is_awake() {
+            self.awake.insert((entry.touched, id));
+        }
+    }
+
+    fn unindex(&mut self, id: ExecutionId) {
+        let entry = &self.entries[&id];
+        self.by_condition.remove(&(entry.condition, id));
+        self.ended.remove(&(entry.changed, id));
+        if !entry.condition.is_end() {
+            self.live -= 1;
+            let share = self.shares.get_mut(&entry.defined.namespace).expect("it was counted");
+            share.live -= 1;
+            share.running -= usize::from(is_running(entry.condition));
+        }
+        self.parked.remove(&id);
+        self.awake.remove(&(entry.touched, id));
+    }
+
+    pub(super) fn assert_invariants(&self) {
+        assert_eq!(self.by_condition.len(), self.entries.len(), "each has one condition");
+        let live = self.entries.values().filter(|entry| !entry.condition.is_end()).count();
+        assert_eq!(self.live, live);
+        assert_eq!(self.shares.values().map(|share| share.live).sum::<usize>(), live);
+        let running = self.entries.values().filter(|entry| is_running(entry.condition)).count();
+        assert_eq!(self.shares.values().map(|share| share.running).sum::<usize>(), running);
+        for (id, entry) in &self.entries {
+            assert!(self.by_condition.contains(&(entry.condition, *id)));
+            assert_eq!(self.awake.contains(&(entry.touched, *id)), entry.is_awake());
+            assert_eq!(self.parked.contains(id), entry.parked);
+            let forgettable = entry.condition.is_end() && !entry.held && !entry.parked;
+            assert_eq!(self.ended.contains(&(entry.changed, *id)), forgettable);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Advancing an execution: its event, its record, its commands.
+
+use std::sync::Arc;
+
+use outlast_expressions::Value;
+use outlast_lineage::{ExecutionId, Time};
+use outlast_workflow::{
+    Advance, Answer, Command, Event, Fault, FaultKind, Happening, Outcome, Ticket,
+};
+
+use super::entry::State;
+use super::{Engine, Step, Work, sizes};
+use crate::{
+    Action, Advanced, Condition, Position, Publication, RecordKind, Report, Sent, Subject,
+};
+
+/// What a record says of the cause of an advance, besides the delta.
+#[derive(Debug, Default)]
+pub(super) struct Cause {
+    /// The number of the event that was shown.
+    pub(super) arrived: Option<u64>,
+    /// The event that is published with this step.
+    pub(super) published: Option<Publication>,
+    /// Whether it was the message of the inbox.
+    pub(super) received: bool,
+}
+
+impl Engine {
+    /// Advances an execution by an event and records it. Says whether anything changed; what
+    /// changes nothing is not recorded, and its cause is dropped.
+    pub(super) fn advance(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        event: Event,
+        cause: Cause,
+    ) -> bool {
+        let Some(slept) = self.roster.wake(id) else { return false };
+        self.counters.woken += u64::from(slept);
+        if let Event::TimerFired(ticket) = &event {
+            self.forget_timer(id, *ticket);
+        }
+        let entry = self.roster.known(id);
+        let program = Arc::clone(&entry.defined.program);
+        let State::Awake(execution, bytes) = &mut entry.state else {
+            unreachable!("it was just woken")
+        };
+        let advance = execution.advance(&program, event, self.author, step.now);
+        if is_nothing(&advance) {
+            return false;
+        }
+        *bytes = None;
+        self.record_advance(step, id, advance, cause);
+        true
+    }
+
+    fn record_advance(&mut self, step: &mut Step, id: ExecutionId, advance: Advance, cause: Cause) {
+        let Advance { delta, commands, happenings } = advance;
+        let advanced = Advanced {
+            execution: id,
+            delta,
+            happenings,
+            sent: sent_by(&commands),
+            published: cause.published,
+            arrived: cause.arrived,
+            received: cause.received,
+        };
+        let written = self.counters.record_bytes;
+        let (position, kind) = self.record(step, RecordKind::Advanced(Box::new(advanced)));
+        let RecordKind::Advanced(advanced) = kind else { unreachable!("it was just made") };
+        let weight = usize::try_from(self.counters.record_bytes - written).unwrap_or(usize::MAX);
+        let entry = self.roster.known(id);
+        entry.weight = entry.weight.saturating_add(weight);
+        self.conclude(step, id, position, advanced.happenings, commands);
+        self.deliver(position, &advanced.sent);
+        if let Some(publication) = advanced.published {
+            self.take_event(step, position, publication);
+        }
+    }
+
+    /// What follows from a recorded advance: reports, indexes, commands.
+    pub(super) fn conclude(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        position: Position,
+        happenings: Vec<Happening>,
+        commands: Vec<Command>,
+    ) {
+        self.unsaved.mark(Subject::Execution(id), position);
+        let parking = happenings.iter().any(touches_parking);
+        let before = self.reindex(id, position, step.now, parking);
+        if self.options.reports && !happenings.is_empty() {
+            let report = Report::Happened { execution: id, position, time: step.now, happenings };
+            step.order(Some(position), Action::Report(report));
+        }
+        for command in commands {
+            self.carry_out(step, id, position, command);
+        }
+        let condition = self.roster.known(id).condition;
+        if condition != before && self.options.reports {
+            let report = Report::ConditionChanged { execution: id, condition };
+            step.order(Some(position), Action::Report(report));
+        }
+    }
+
+    /// Brings the entry's facts up to its execution's; gives the condition it had before.
+    fn reindex(
+        &mut self,
+        id: ExecutionId,
+        position: Position,
+        now: Time,
+        parking: bool,
+    ) -> Condition {
+        let entry = self.roster.known(id);
+        let before = entry.condition;
+        let execution = entry.execution();
+        let condition = Condition::of(execution.status(), execution.outcome());
+        let parked = if parking { !execution.parked().is_empty() } else { entry.parked };
+        entry.position = position;
+        if condition == before && parked == entry.parked && !condition.is_end() {
+            entry.changed = now;
+        } else {
+            self.roster.change(id, |entry| {
+                entry.condition = condition;
+                entry.parked = parked;
+                entry.changed = now;
+            });
+        }
+        before
+    }
+
+    fn carry_out(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        position: Position,
+        command: Command,
+    ) {
+        let after = Some(position);
+        match command {
+            Command::Call { ticket, request } => {
+                self.counters.calls += 1;
+                let after = if request.readonly { Some(self.opened) } else { after };
+                step.order(after, Action::Call { execution: id, ticket, request });
+            }
+            Command::Abandon(ticket) => {
+                step.order(after, Action::Abandon { execution: id, ticket });
+            }
+            Command::Evaluate { ticket, request } => {
+                // An evaluation changes nothing outside, so it need not wait for its record.
+                step.order(Some(self.opened), Action::Evaluate { execution: id, ticket, request });
+            }
+            Command::SetTimer { ticket, at } => self.set_timer(id, ticket, at),
+            Command::CancelTimer(ticket) => self.forget_timer(id, ticket),
+            Command::Publish { ticket, event } => {
+                self.queue(id, |execution| Work::Publish { execution, ticket, event });
+            }
+            Command::Subscribe { ticket, types } => self.subscribe(id, ticket, types, 0),
+            Command::Unsubscribe(ticket) => self.unsubscribe(id, ticket),
+            Command::StartChild { .. } | Command::CompensateChild { .. } => {
+                self.queue_child(id, command);
+            }
+            // Recorded as sent, and delivered from there.
+            Command::CancelChild(_) | Command::ReleaseChild(_) => {}
+            Command::Yield => {
+                let event = Event::Continue;
+                self.queue(id, |execution| Work::Advance { execution, event });
+            }
+            Command::End(outcome) => self.ended(step, id, position, outcome),
+        }
+    }
+
+    /// Asks again for what an execution had open when the node stopped. What could do something
+    /// twice that can be done only once is not asked again: only a person can say what became of it.
+    pub(super) fn ask_again(&mut self, step: &mut Step, id: ExecutionId, commands: Vec<Command>) {
+        for command in commands {
+            self.carry_out(step, id, self.opened, command);
+        }
+        let entry = self.roster.known(id);
+        for ticket in entry.execution().doubtful_calls(&entry.defined.program) {
+            let fault = Fault::new(
+                FaultKind::Communication,
+                "Outcome unknown",
+                "the node stopped while the call was under way, and it is not known whether it \
+                 happened",
+            );
+            let event = Event::Answered { ticket, answer: Answer::Unknown(fault) };
+            self.queue(id, |execution| Work::Advance { execution, event });
+        }
+    }
+
+    fn set_timer(&mut self, id: ExecutionId, ticket: Ticket, at: Time) {
+        self.forget_timer(id, ticket);
+        self.roster.known(id).timers.push((ticket, at));
+        self.timers.insert((at, id, ticket));
+    }
+
+    fn forget_timer(&mut self, id: ExecutionId, ticket: Ticket) {
+        let timers = &mut self.roster.known(id).timers;
+        if let Some(index) = timers.iter().position(|(of, _)| *of == ticket) {
+            let (_, at) = timers.swap_remove(index);
+            self.timers.remove(&(at, id, ticket));
+        }
+    }
+
+    fn ended(&mut self, step: &mut Step, id: ExecutionId, position: Position, outcome: Outcome) {
+        match &outcome {
+            Outcome::Completed(_) => self.counters.completed += 1,
+            Outcome::Faulted(_) => self.counters.faulted += 1,
+            Outcome::Cancelled => self.counters.cancelled += 1,
+            Outcome::Compensated(_) => self.counters.compensated += 1,
+        }
+        self.quiet(id);
+        self.tell_parents(id, &outcome);
+        if self.waiters.are_there(id) {
+            let detail = self.detail(id);
+            for caller in self.waiters.take(id) {
+                step.reply(Some(position), caller, crate::Reply::Shown(detail.clone()));
+            }
+        }
+        self.tidy(step.now);
+    }
+
+    /// Drops the timers and subscriptions of an execution that has ended.
+    fn quiet(&mut self, id: ExecutionId) {
+        for (ticket, at) in std::mem::take(&mut self.roster.known(id).timers) {
+            self.timers.remove(&(at, id, ticket));
+        }
+        while let Some(gone) = self.roster.known(id).subscriptions.first().map(|gone| gone.ticket) {
+            self.unsubscribe(id, gone);
+        }
+    }
+
+    /// An answer, unless its data is more than may come in.
+    pub(super) fn admit_answer(&mut self, id: ExecutionId, answer: Answer) -> Answer {
+        match answer {
+            Answer::Succeeded(value) => match self.excess(id, &value) {
+                // It happened, but what came of it cannot be kept: that is not a definite failure.
+                Some(detail) => {
+                    Answer::Unknown(Fault::new(FaultKind::Runtime, "Answer too large", detail))
+                }
+                None => Answer::Succeeded(value),
+            },
+            other => other,
+        }
+    }
+
+    /// A worker's result, unless its data is more than may come in.
+    pub(super) fn admit_result(
+        &mut self,
+        id: ExecutionId,
+        result: Result<Value, String>,
+    ) -> Result<Value, String> {
+        let value = result?;
+        self.excess(id, &value).map_or(Ok(value), Err)
+    }
+
+    /// Why a value is more than an execution may take in.
+    fn excess(&mut self, id: ExecutionId, value: &Value) -> Option<String> {
+        let bytes = sizes::bytes_of(value);
+        let limits = &self.options.limits;
+        if bytes > limits.value_bytes {
+            let limit = limits.value_bytes;
+            return Some(format!("the value has {bytes} bytes; at most {limit} are accepted"));
+        }
+        let limit = limits.execution_bytes;
+        let entry = self.roster.get_mut(id)?;
+        if entry.weight.saturating_add(bytes) > limit {
+            // The weight counts every record; only what is still held counts now.
+            entry.weight = entry.state_bytes().len();
+        }
+        (entry.weight.saturating_add(bytes) > limit).then(|| {
+            format!("the execution would hold more than {limit} bytes of data with this value")
+        })
+    }
+}
+
+/// Messages that a record must carry because nothing else would bring them back after a restart.
+pub(super) fn sent_by(commands: &[Command]) -> Vec<Sent> {
+    let sent = |command: &Command| match command {
+        Command::CancelChild(child) => Some(Sent::Cancel(*child)),
+        Command::ReleaseChild(child) => Some(Sent::Release(*child)),
+        _ => None,
+    };
+    commands.iter().filter_map(sent).collect()
+}
+
+const fn touches_parking(happening: &Happening) -> bool {
+    matches!(happening, Happening::Parked(..) | Happening::Resolved(..) | Happening::Ended(_))
+}
+
+fn is_nothing(advance: &Advance) -> bool {
+    advance.commands.is_empty() && advance.happenings.is_empty() && advance.delta.is_empty()
+}

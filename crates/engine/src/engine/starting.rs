@@ -1,0 +1,246 @@
+//! Registering definitions and starting executions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_expressions::Value;
+use outlast_lineage::{Digest, ExecutionId};
+use outlast_workflow::{Execution, Program, Start};
+
+use super::definitions::Defined;
+use super::entry::{Entry, State, encode_state};
+use super::running::sent_by;
+use super::{Engine, Step, sizes};
+use crate::{
+    Caller, Condition, Definition, Parent, Position, Quota, RecordKind, Refusal, Reply, StartAsk,
+    Started, Subject, WorkflowVersion,
+};
+
+/// An execution that may be started: everything has been checked.
+#[derive(Debug)]
+pub(super) struct NewExecution {
+    pub(super) id: ExecutionId,
+    pub(super) name: Option<String>,
+    pub(super) input: Value,
+    /// The digest of the input.
+    pub(super) digest: Digest,
+    pub(super) salt: [u8; 16],
+    pub(super) parent: Option<Parent>,
+}
+
+/// A refusal that says to try later.
+pub(super) fn busy(reason: impl Into<String>) -> Refusal {
+    Refusal::Busy { reason: reason.into(), retry_after: Duration::from_secs(1) }
+}
+
+impl Engine {
+    pub(super) fn define(
+        &mut self,
+        step: &mut Step,
+        caller: Caller,
+        program: Arc<Program>,
+        text: &str,
+    ) -> Result<(), Refusal> {
+        let (bytes, limit) = (text.len(), self.options.limits.definition_bytes);
+        if bytes > limit {
+            return Err(Refusal::TooLarge { what: "the definition", bytes, limit });
+        }
+        let digest = program.digest;
+        if let Some(known) = self.definitions.get(&digest) {
+            let after = Some(known.position);
+            step.reply(after, caller, Reply::Defined { digest, new: false });
+            return Ok(());
+        }
+        let version = WorkflowVersion::Exactly(program.version.clone());
+        if self.definitions.find(&program.namespace, &program.name, &version).is_some() {
+            return Err(Refusal::Conflict(format!(
+                "{}/{} version {} is registered with another text; give the document a new version",
+                program.namespace, program.name, program.version
+            )));
+        }
+        let definition = Definition {
+            digest,
+            namespace: program.namespace.clone(),
+            name: program.name.clone(),
+            version: program.version.clone(),
+            text: text.to_owned(),
+        };
+        let (position, kind) = self.record(step, RecordKind::Defined(definition));
+        let RecordKind::Defined(definition) = kind else { unreachable!("it was just made") };
+        self.definitions.insert(definition, program, position);
+        self.unsaved.mark(Subject::Definition(digest), position);
+        step.reply(Some(position), caller, Reply::Defined { digest, new: true });
+        Ok(())
+    }
+
+    pub(super) fn start(
+        &mut self,
+        step: &mut Step,
+        caller: Caller,
+        ask: StartAsk,
+    ) -> Result<(), Refusal> {
+        self.check_name(&ask)?;
+        let bytes = sizes::bytes_of(&ask.input);
+        let limit = self.options.limits.input_bytes;
+        if bytes > limit {
+            return Err(Refusal::TooLarge { what: "the input", bytes, limit });
+        }
+        let digest = sizes::digest_of(&ask.input);
+        if let Some((position, reply)) = self.started_before(&ask, digest)? {
+            step.reply(position, caller, reply);
+            return Ok(());
+        }
+        let defined = self.definitions.find(&ask.namespace, &ask.workflow, &ask.version).cloned();
+        let Some(defined) = defined else {
+            let what = format!("{}/{} ({})", ask.namespace, ask.workflow, ask.version);
+            return Err(Refusal::UnknownDefinition(what));
+        };
+        self.check_quota(&ask.namespace)?;
+        let (execution, definition) = (ask.id, defined.definition.digest);
+        let StartAsk { id, name, input, salt, .. } = ask;
+        let new = NewExecution { id, name, input, digest, salt, parent: None };
+        let position = self.begin(step, defined, new);
+        let reply = Reply::Started { execution, definition, new: true };
+        step.reply(Some(position), caller, reply);
+        Ok(())
+    }
+
+    fn check_name(&self, ask: &StartAsk) -> Result<(), Refusal> {
+        let Some(name) = &ask.name else { return Ok(()) };
+        if name.is_empty() {
+            return Err(Refusal::Invalid("a name has at least one character".to_owned()));
+        }
+        let (bytes, limit) = (name.len(), self.options.limits.name_bytes);
+        if bytes > limit {
+            return Err(Refusal::TooLarge { what: "the name", bytes, limit });
+        }
+        Ok(())
+    }
+
+    /// What a start that was made before is answered with: the same as then if it is the same.
+    fn started_before(
+        &self,
+        ask: &StartAsk,
+        digest: Digest,
+    ) -> Result<Option<(Option<Position>, Reply)>, Refusal> {
+        let named = ask.name.as_ref().and_then(|name| self.roster.named(&ask.namespace, name));
+        let id = named.unwrap_or(ask.id);
+        if self.tombstones.contains(id) {
+            return Err(Refusal::Forgotten(ask.name.clone().unwrap_or_else(|| id.to_string())));
+        }
+        let Some(entry) = self.roster.get(id) else { return Ok(None) };
+        let same_name = entry.name.as_deref() == ask.name.as_deref();
+        if same_name && entry.input == digest && is_meant(&entry.defined, ask) {
+            let definition = entry.defined.definition.digest;
+            let reply = Reply::Started { execution: id, definition, new: false };
+            return Ok(Some((Some(entry.position), reply)));
+        }
+        let called = ask.name.clone().unwrap_or_else(|| id.to_string());
+        Err(Refusal::Conflict(format!(
+            "{called} is taken by an execution of {} {} with another definition, name or input",
+            entry.defined.definition.name, entry.defined.definition.version
+        )))
+    }
+
+    pub(super) fn quota(&self, namespace: &str) -> &Quota {
+        self.options.quotas.get(namespace).unwrap_or(&self.options.quota)
+    }
+
+    /// Refuses new work of a namespace that has used up its share.
+    fn check_quota(&self, namespace: &str) -> Result<(), Refusal> {
+        let (quota, share) = (self.quota(namespace), self.roster.share(namespace));
+        let queued = self.work.len_of(namespace);
+        let used_up = [
+            (share.live, quota.live, "executions that have not ended"),
+            (share.running, quota.running, "executions under way"),
+            (queued, quota.queued, "units of work waiting"),
+        ];
+        match used_up.into_iter().find(|(used, most, _)| used >= most) {
+            None => Ok(()),
+            Some((used, _, what)) => Err(busy(format!("namespace {namespace} has {used} {what}"))),
+        }
+    }
+
+    /// Starts an execution and records it.
+    pub(super) fn begin(
+        &mut self,
+        step: &mut Step,
+        defined: Arc<Defined>,
+        new: NewExecution,
+    ) -> Position {
+        let NewExecution { id, name, input, digest, salt, parent } = new;
+        let keep_plan = parent.is_some_and(|parent| parent.waits);
+        let start = Start { id, input, salt, keep_plan };
+        let (execution, advance) = Execution::start(&defined.program, start, self.author, step.now);
+        let state = encode_state(&execution);
+        let weight = state.len();
+        let started = Started {
+            execution: id,
+            name,
+            definition: defined.definition.digest,
+            input: digest,
+            parent,
+            state: state.into(),
+            happenings: advance.happenings,
+            sent: sent_by(&advance.commands),
+        };
+        let (position, kind) = self.record(step, RecordKind::Started(Box::new(started)));
+        let RecordKind::Started(started) = kind else { unreachable!("it was just made") };
+        let entry = Entry {
+            name: started.name.map(String::into_boxed_str),
+            weight,
+            ..Entry::new(defined, digest, parent, step.now, position, execution)
+        };
+        self.roster.insert(id, entry);
+        self.roster.wake(id);
+        self.counters.started += 1;
+        self.conclude(step, id, position, started.happenings, advance.commands);
+        self.deliver(position, &started.sent);
+        position
+    }
+}
+
+/// Whether a caller who asks for this start could mean this definition.
+fn is_meant(defined: &Defined, ask: &StartAsk) -> bool {
+    let known = &defined.definition;
+    let version = match &ask.version {
+        // `latest` was decided when it was started; it stays what it was then.
+        WorkflowVersion::Latest => true,
+        WorkflowVersion::Exactly(version) => *version == known.version,
+        WorkflowVersion::Digest(digest) => *digest == known.digest,
+    };
+    version && known.namespace == ask.namespace && known.name == ask.workflow
+}
+
+impl Entry {
+    /// A running execution without a name, as after its first record.
+    pub(super) fn new(
+        defined: Arc<Defined>,
+        input: Digest,
+        parent: Option<Parent>,
+        now: outlast_lineage::Time,
+        position: Position,
+        execution: Execution,
+    ) -> Self {
+        Self {
+            name: None,
+            defined,
+            input,
+            held: parent.is_some_and(|parent| parent.waits),
+            parent: parent.map(Box::new),
+            started: now,
+            changed: now,
+            condition: Condition::Running,
+            position,
+            timers: Vec::new(),
+            subscriptions: Vec::new(),
+            cancel_wanted: false,
+            parked: false,
+            lagging: None,
+            weight: 0,
+            rollbacks: Vec::new(),
+            touched: 0,
+            state: State::Awake(Box::new(execution), None),
+        }
+    }
+}

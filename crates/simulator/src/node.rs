@@ -1,0 +1,206 @@
+//! One node: an engine, its disk, and the rule of what may leave when.
+//!
+//! The rule is the one that the production driver follows: a record is written as it comes; an
+//! output leaves when the record it names is durable, in the order in which outputs came.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use outlast_engine::{
+    Action, Definition, Engine, EngineOptions, Input, Output, Position, RecoveryError,
+};
+use outlast_lineage::Time;
+use outlast_workflow::Program;
+
+use crate::Disk;
+
+/// When a node is to crash: at a record, counted from one over all its lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CrashPoint {
+    /// The record.
+    pub record: u64,
+    /// The moment.
+    pub moment: Moment,
+}
+
+/// The moments at which a crash makes a difference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// Before the record is written.
+    BeforeWrite,
+    /// After it was written and before it was synced: it is lost.
+    BeforeSync,
+    /// The same, but the disk had written it nevertheless.
+    BeforeSyncButKept,
+    /// The same, but half of it was written.
+    BeforeSyncTorn,
+    /// After it was synced and before anything left.
+    AfterSync,
+    /// After everything left that waited for it.
+    AfterOutputs,
+}
+
+impl Moment {
+    /// All moments.
+    pub const ALL: [Self; 6] = [
+        Self::BeforeWrite,
+        Self::BeforeSync,
+        Self::BeforeSyncButKept,
+        Self::BeforeSyncTorn,
+        Self::AfterSync,
+        Self::AfterOutputs,
+    ];
+}
+
+/// One node.
+#[derive(Debug)]
+pub struct Node {
+    options: EngineOptions,
+    engine: Option<Engine>,
+    /// What survives a crash.
+    pub disk: Disk,
+    held: VecDeque<Output>,
+    durable: Position,
+    crashes: VecDeque<CrashPoint>,
+    /// How many records were written, in all lives.
+    pub records: u64,
+    /// Which life this is; what was meant for an earlier one is lost.
+    pub life: u64,
+}
+
+impl Node {
+    /// A node that has not been started, and when it will crash.
+    pub fn new(options: EngineOptions, crashes: Vec<CrashPoint>) -> Self {
+        Self {
+            options,
+            engine: None,
+            disk: Disk::default(),
+            held: VecDeque::new(),
+            durable: Position::default(),
+            crashes: crashes.into(),
+            records: 0,
+            life: 0,
+        }
+    }
+
+    /// Starts the node with what is on its disk; says whether it lived long enough to go on.
+    pub fn start(
+        &mut self,
+        now: Time,
+        compile: &mut dyn FnMut(&Definition) -> Result<Arc<Program>, String>,
+    ) -> Result<bool, RecoveryError> {
+        let records = self.disk.records();
+        let snapshots = self.disk.snapshots();
+        let (engine, outputs) =
+            Engine::recover(self.options.clone(), now, snapshots, records, compile)?;
+        engine.assert_invariants();
+        self.engine = Some(engine);
+        Ok(self.take(outputs))
+    }
+
+    /// Whether it is up.
+    pub const fn is_up(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// The engine of a node that is up.
+    pub const fn engine(&self) -> Option<&Engine> {
+        self.engine.as_ref()
+    }
+
+    /// Whether there is work to be done in turns.
+    pub fn has_work(&self) -> bool {
+        self.engine.as_ref().is_some_and(Engine::has_work)
+    }
+
+    /// Gives the engine an input; says whether the node is still up afterwards.
+    pub fn step(&mut self, now: Time, input: Input) -> bool {
+        let Some(engine) = &mut self.engine else { return false };
+        let outputs = engine.step(now, input);
+        engine.assert_invariants();
+        self.take(outputs)
+    }
+
+    /// Writes records, and holds everything else back.
+    fn take(&mut self, outputs: Vec<Output>) -> bool {
+        for output in outputs {
+            let Action::Persist { position, record } = output.action else {
+                self.held.push_back(output);
+                continue;
+            };
+            self.records += 1;
+            if self.is_due(&[Moment::BeforeWrite]).is_some() {
+                self.crash(0, false);
+                return false;
+            }
+            self.disk.append(position, &record);
+            let moments = [Moment::BeforeSync, Moment::BeforeSyncButKept, Moment::BeforeSyncTorn];
+            if let Some(moment) = self.is_due(&moments) {
+                match moment {
+                    Moment::BeforeSyncButKept => self.crash(usize::MAX, false),
+                    Moment::BeforeSyncTorn => self.crash(self.disk.unsynced_count() - 1, true),
+                    _ => self.crash(0, false),
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    fn is_due(&mut self, moments: &[Moment]) -> Option<Moment> {
+        let next = self.crashes.front()?;
+        // Records may have been written since the one whose sync or outputs were waited for.
+        let reached = match next.moment {
+            Moment::AfterSync | Moment::AfterOutputs => next.record <= self.records,
+            _ => next.record == self.records,
+        };
+        if !reached || !moments.contains(&next.moment) {
+            return None;
+        }
+        self.crashes.pop_front().map(|point| point.moment)
+    }
+
+    /// A sync has ended; says whether the node is still up afterwards.
+    pub fn synced(&mut self, up_to: Position) -> bool {
+        self.disk.sync(up_to);
+        self.durable = up_to;
+        if self.is_due(&[Moment::AfterSync]).is_some() {
+            self.crash(0, false);
+            return false;
+        }
+        true
+    }
+
+    /// Takes out what may leave now, in order.
+    pub fn released(&mut self) -> Vec<Action> {
+        let durable = self.durable;
+        let (leave, stay): (Vec<_>, Vec<_>) =
+            self.held.drain(..).partition(|output| output.after.is_none_or(|at| at <= durable));
+        self.held = stay.into();
+        leave.into_iter().map(|output| output.action).collect()
+    }
+
+    /// How many planned crashes have not come yet.
+    pub fn crashes_to_come(&self) -> usize {
+        self.crashes.len()
+    }
+
+    /// Crashes if that is due once everything that may leave has left; says whether it is still up.
+    pub fn outlives_its_outputs(&mut self) -> bool {
+        let all_durable = self.disk.unsynced().is_none();
+        if all_durable && self.is_due(&[Moment::AfterOutputs]).is_some() {
+            self.crash(0, false);
+            return false;
+        }
+        true
+    }
+
+    /// Dies. So many unsynced records survive, and the next may be torn.
+    pub fn crash(&mut self, survive: usize, torn: bool) {
+        self.engine = None;
+        self.held.clear();
+        self.life += 1;
+        self.disk.crash(survive, torn);
+        self.durable = Position::default();
+    }
+}
