@@ -1,7 +1,8 @@
 //! Documents: the README stays short, links lead somewhere, every page is on the map, and nothing
 //! names a place of one machine.
 
-use crate::{Finding, tree::File};
+use crate::tree::File;
+use crate::{Finding, Source};
 
 /// The README is a door, not a house.
 const README_LINES_MAX: usize = 99;
@@ -83,23 +84,49 @@ fn on_the_map(files: &[File]) -> Vec<Finding> {
         .collect()
 }
 
-/// Every protocol folder has its page.
+/// Every protocol folder has its page, and the page speaks of every timer and message.
 fn protocols(files: &[File]) -> Vec<Finding> {
-    let folder = |file: &File| {
-        let inside = file.path.strip_prefix("crates/protocols/src/")?;
-        inside.strip_suffix("/mod.rs").filter(|name| !name.contains('/')).map(str::to_owned)
-    };
     files
         .iter()
-        .filter_map(|file| Some((file, folder(file)?)))
-        .filter(|(_, name)| {
-            !files.iter().any(|file| file.path == format!("docs/protocols/{name}.md"))
-        })
-        .map(|(file, name)| {
-            let message = format!("no page: say how it works in docs/protocols/{name}.md");
-            Finding::new(&file.path, 1, message)
+        .filter_map(|file| Some((file, protocol_of(file)?)))
+        .flat_map(|(file, name)| {
+            let page_path = format!("docs/protocols/{name}.md");
+            match files.iter().find(|page| page.path == page_path) {
+                Some(page) => unmentioned(file, page),
+                None => {
+                    let message = format!("no page: say how it works in {page_path}");
+                    vec![Finding::new(&file.path, 1, message)]
+                }
+            }
         })
         .collect()
+}
+
+/// The protocol a file belongs to: the name of its folder.
+fn protocol_of(file: &File) -> Option<&str> {
+    let inside = file.path.strip_prefix("crates/protocols/src/")?;
+    let (name, _) = inside.split_once('/').filter(|_| inside.ends_with(".rs"))?;
+    Some(name)
+}
+
+fn unmentioned(file: &File, page: &File) -> Vec<Finding> {
+    let source = Source::new(&file.path, &file.text);
+    let mut findings = Vec::new();
+    let mut inside = false;
+    for (line, code) in source.code_lines() {
+        let begins =
+            ["enum Timer {", "enum Message {"].iter().any(|opening| code.ends_with(opening));
+        inside = begins || (inside && code != "}");
+        // Variants stand one level in; their fields further in, in formatted code.
+        let variant = code.strip_prefix("    ").filter(|rest| rest.starts_with(char::is_uppercase));
+        let name = variant.and_then(|rest| rest.split(|end: char| !end.is_alphanumeric()).next());
+        if let Some(name) = name.filter(|name| inside && !page.text.contains(name)) {
+            let message =
+                format!("`{name}` is not on its page: say what it means in {}", page.path);
+            findings.push(Finding::new(&file.path, line, message));
+        }
+    }
+    findings
 }
 
 /// Nothing names a path that exists on one machine only.
@@ -267,6 +294,22 @@ mod tests {
     fn asks_for_a_page_about_every_protocol() {
         let found = "mod.rs:1: no page: say how it works in docs/protocols/ring.md";
         assert_bites(&[("crates/protocols/src/ring/mod.rs", "")], found);
+    }
+
+    #[test]
+    fn asks_for_every_timer_and_message_on_the_page() {
+        let code = "pub enum Timer {\n    /// Late.\n    Deadline,\n}\n\
+                    enum Message {\n    Vote { round: Round },\n    Voted(\n        Vote,\n    ),\n}\n";
+        let page = |text: &'static str| {
+            [
+                ("crates/protocols/src/ring/mod.rs", code),
+                ("docs/protocols/ring.md", text),
+                ("docs/README.md", "[ring](protocols/ring.md)"),
+            ]
+        };
+        assert_bites(&page("`Deadline`, `Vote`"), "mod.rs:7: `Voted` is not on its page");
+        assert_bites(&page("`Vote`/`Voted`"), "mod.rs:3: `Deadline` is not on its page");
+        assert_eq!(check(&house(&page("`Deadline`, `Vote`/`Voted`"))), []);
     }
 
     #[test]

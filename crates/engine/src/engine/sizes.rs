@@ -33,7 +33,7 @@ pub(super) fn digest_of(value: &Value) -> Digest {
                 }),
             Value::Obj(members) => {
                 let mut sorted: Vec<_> = members.iter().collect();
-                sorted.sort_by(|(left, _), (right, _)| left.cmp(right));
+                sorted.sort_by_key(|(name, _)| *name);
                 let digester = digester.field(b"object").number(sorted.len() as u64);
                 sorted
                     .into_iter()

@@ -10,7 +10,7 @@ use outlast_lineage::{
 use proptest::prelude::*;
 
 /// How many random worlds each law is tried on: all of them together take a few seconds.
-pub(crate) const CASES: u32 = 96;
+pub(crate) const CASES: u32 = 64;
 pub(crate) const NODES: usize = 4;
 pub(crate) const BRANCHES: [BranchId; 3] = [BranchId::TRUNK, BranchId(1), BranchId(2)];
 

@@ -12,6 +12,7 @@ mod progress;
 mod shape;
 mod svg;
 mod text;
+mod words;
 
 #[cfg(test)]
 mod tests;

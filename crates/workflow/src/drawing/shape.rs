@@ -1,12 +1,8 @@
 //! How the tasks of a program nest, what follows what, and what is said of each.
 
-use outlast_expressions::value;
-
 use super::text::Size;
-use crate::program::{
-    Case, Catch, Class, ErrorFilter, EventStrategy, Flow, Graph, Kind, Service, Source, Task,
-    Template, Undo,
-};
+use super::words;
+use crate::program::{Case, Class, Flow, Graph, Kind, Source, Task, Undo};
 use crate::{Program, TaskId};
 
 /// A whole program.
@@ -147,7 +143,7 @@ impl Sketch<'_> {
             }
             Kind::Try { body, catch } => {
                 let mut lanes = vec![self.lane(None, *body)];
-                let title = Some(catch_title(catch));
+                let title = Some(words::catch(catch));
                 lanes.push(match catch.body {
                     Some(handler) => self.lane(title, handler),
                     None => Lane { title, items: Vec::new(), edges: Vec::new() },
@@ -174,16 +170,18 @@ impl Sketch<'_> {
                 } else {
                     format!(", {concurrency} at once")
                 };
-                format!("for each ${each} in {}{pace}", template(items))
+                format!("for each ${each} in {}{pace}", words::template(items))
             }
             Kind::Fork { compete: false, .. } => "fork: all".to_owned(),
             Kind::Fork { compete: true, .. } => "fork: the first wins".to_owned(),
             Kind::Try { .. } => "try".to_owned(),
-            Kind::Raise(error) => format!("raise {}", error_words(error)),
-            Kind::Wait(duration) => format!("wait {}", duration_words(duration)),
-            Kind::Emit(event) => format!("emit {}", member(event, "type").unwrap_or_default()),
-            Kind::Listen { to, .. } => listen_words(to),
-            Kind::Call { service, arguments } => call_words(service, arguments.as_ref()),
+            Kind::Raise(error) => format!("raise {}", words::error(error)),
+            Kind::Wait(duration) => format!("wait {}", words::duration(duration)),
+            Kind::Emit(event) => {
+                format!("emit {}", words::member(event, "type").unwrap_or_default())
+            }
+            Kind::Listen { to, .. } => words::listen(to),
+            Kind::Call { service, arguments } => words::call(service, arguments.as_ref()),
             Kind::Function { body, .. } => format!("call {}", self.program.task(*body).name),
             Kind::Compensate { scope, until, .. } => self.compensate_words(*scope, *until),
             Kind::RunWorkflow { namespace, name, version, .. } => {
@@ -264,8 +262,9 @@ impl Sketch<'_> {
                 };
                 let edge = Edge { from, to, line, label };
                 // Several ways to the next task are one arrow.
-                let known = |known: &Edge| !known.is_jump() && (known.from, known.to) == (from, to);
-                if to < list.len() && !edges.iter().any(known) {
+                let mut ours = edges.iter().rev().take_while(|known| known.from == from);
+                let known = !edge.is_jump() && ours.any(|known| known.to == to);
+                if to < list.len() && !known {
                     edges.push(edge);
                 }
             }
@@ -354,75 +353,4 @@ fn depths(steps: usize, dependences: &[(usize, usize, bool)]) -> Vec<usize> {
         }
     }
     depths
-}
-
-fn template(template: &Template) -> String {
-    match template {
-        Template::Literal(value) => value::to_text(value),
-        Template::Computed(expression) => expression.filter.source().to_owned(),
-    }
-}
-
-/// A member of a template that is known, as plain text.
-fn member(template: &Template, name: &str) -> Option<String> {
-    let Template::Literal(value) = template else { return None };
-    let found = value::get(value, name)?;
-    Some(value::as_str(found).map_or_else(|| value::to_text(found), str::to_owned))
-}
-
-fn duration_words(duration: &Template) -> String {
-    let Template::Literal(literal) = duration else { return template(duration) };
-    if let Some(text) = value::as_str(literal) {
-        return text.to_owned();
-    }
-    let parts: Vec<String> = value::members(literal)
-        .map(|(unit, amount)| format!("{} {unit}", value::to_text(amount)))
-        .collect();
-    parts.join(" ")
-}
-
-fn error_words(error: &Template) -> String {
-    let kind = member(error, "type").unwrap_or_default();
-    let word = kind.rsplit('/').next().unwrap_or_default();
-    let status = member(error, "status").unwrap_or_default();
-    format!("{word} {status}").trim().to_owned()
-}
-
-fn listen_words(to: &EventStrategy) -> String {
-    match to {
-        EventStrategy::All(filters) => format!("listen to all of {}", filters.len()),
-        EventStrategy::Any(filters, _) if filters.is_empty() => "listen to any event".to_owned(),
-        EventStrategy::Any(filters, _) => format!("listen to any of {}", filters.len()),
-        EventStrategy::One(_) => "listen to one event".to_owned(),
-    }
-}
-
-fn call_words(service: &Service, arguments: Option<&Template>) -> String {
-    match service {
-        Service::Catalog { name, version } => format!("call {name} {version}"),
-        Service::Http { .. } => {
-            let argument = |name| arguments.and_then(|arguments| member(arguments, name));
-            match (argument("method"), argument("endpoint")) {
-                (Some(method), Some(endpoint)) => format!("{} {endpoint}", method.to_uppercase()),
-                _ => "call http".to_owned(),
-            }
-        }
-    }
-}
-
-fn catch_title(catch: &Catch) -> String {
-    let ErrorFilter { kind, status, instance, title, detail } = &catch.errors;
-    let status = status.map(|status| status.to_string());
-    let kind = kind.as_deref().and_then(|kind| kind.rsplit('/').next());
-    let texts = [kind, status.as_deref(), title.as_deref(), detail.as_deref(), instance.as_deref()];
-    let filter: Vec<&str> = texts.into_iter().flatten().collect();
-    let what = if filter.is_empty() { "any error".to_owned() } else { filter.join(" ") };
-    let retry = match &catch.retry {
-        None => String::new(),
-        Some(policy) => match policy.attempts {
-            Some(attempts) => format!(", after {attempts} retries"),
-            None => ", after retries".to_owned(),
-        },
-    };
-    format!("catch {what}{retry}")
 }
