@@ -20,7 +20,7 @@ use super::reveal::{Plain, prepare};
 use super::secrets::SecretSource;
 
 /// How calls are made.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// Which addresses may be reached.
     pub addresses: AddressPolicy,
@@ -36,8 +36,8 @@ pub struct Options {
     pub call_timeout: Duration,
     /// The largest answer that is read.
     pub answer_bytes_max: usize,
-    /// Tells the time deadlines are compared with.
-    pub clock: fn() -> Time,
+    /// Tells the time deadlines are compared with: the clock that set them.
+    pub clock: Arc<dyn Fn() -> Time + Send + Sync>,
 }
 
 impl Default for Options {
@@ -50,7 +50,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(5),
             call_timeout: Duration::from_secs(300),
             answer_bytes_max: 4 << 20,
-            clock: system_time,
+            clock: Arc::new(system_time),
         }
     }
 }
