@@ -1,8 +1,8 @@
 //! One input, the whole list of outputs: what an engine does with what it is told.
 
-mod common;
+mod driver;
 
-use common::{
+use driver::{
     Driver, START, call, classed, id, options, program, service_of, start_of, transcript, wait,
 };
 use outlast_engine::{Action, Ask, Caller, Condition, EngineOptions, Input, Reply, Which};
@@ -37,7 +37,7 @@ fn records_a_result_together_with_the_next_intent() {
     driver.define(&flow);
     driver.start(&flow, id(1));
     let (execution, ticket, _) = driver.calls.pop_front().unwrap();
-    let answer = Answer::Succeeded(common::text("done"));
+    let answer = Answer::Succeeded(driver::text("done"));
     let outputs = driver.step(Input::Answered { execution, ticket, answer });
     assert_eq!(transcript(&outputs), "persist 4\nafter 4: call b\n");
 }
@@ -60,7 +60,7 @@ fn tells_those_who_wait_only_after_the_record_of_the_end() {
     driver.start(&flow, id(1));
     let caller = driver.send(Ask::Wait(Which::Id(id(1))));
     let (execution, ticket, _) = driver.calls.pop_front().unwrap();
-    let answer = Answer::Succeeded(common::text("done"));
+    let answer = Answer::Succeeded(driver::text("done"));
     let outputs = driver.step(Input::Answered { execution, ticket, answer });
     let lines = transcript(&outputs);
     let expected = format!("persist 4\nafter 4: reply to {}: completed\nalarm in ", caller.0);
@@ -74,7 +74,7 @@ fn an_answer_that_nobody_waits_for_is_counted_and_changes_nothing() {
     driver.define(&flow);
     driver.start(&flow, id(1));
     let (_, ticket, _) = driver.calls[0].clone();
-    let answer = || Answer::Succeeded(common::text("done"));
+    let answer = || Answer::Succeeded(driver::text("done"));
     let outputs = driver.step(Input::Answered { execution: id(2), ticket, answer: answer() });
     assert_eq!(transcript(&outputs), "");
     driver.answer_next();
@@ -154,7 +154,7 @@ fn records_nothing_while_the_storage_is_full_and_goes_on_afterwards() {
     assert_eq!(refused, Reply::Refused(outlast_engine::Refusal::StorageFull));
     assert_eq!(driver.show(id(1)).summary.condition, Condition::Running, "reading goes on");
     let (execution, ticket, _) = driver.calls.pop_front().unwrap();
-    let answer = Answer::Succeeded(common::text("done"));
+    let answer = Answer::Succeeded(driver::text("done"));
     let outputs = driver.step(Input::Answered { execution, ticket, answer });
     assert_eq!(transcript(&outputs), "");
     assert!(!driver.engine.has_work());
