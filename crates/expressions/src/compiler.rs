@@ -1,4 +1,4 @@
-//! Expression text to compiled filter: parse, resolve, judge, link with the library.
+//! Expression text to compiled filter: parse, resolve, make safe, judge, link with the library.
 
 use jaq_core::Compiler;
 use jaq_core::load::parse::{Def, Term};
@@ -6,7 +6,7 @@ use jaq_core::load::{Arena, File, Loader};
 
 use crate::filter::{CompileError, Compiled};
 use crate::library::{self, Data};
-use crate::{judge, resolve, syntax};
+use crate::{judge, resolve, rewrite, syntax};
 
 /// The name under which the expression is linked, as the last definition of the library.
 const MAIN: &str = "main_expression";
@@ -14,8 +14,9 @@ const MAIN: &str = "main_expression";
 pub(crate) fn compile(source: &str, variables: &[&str]) -> Result<Compiled, CompileError> {
     let term = syntax::parse(source)?;
     let uses = resolve::resolve(source, &term, variables)?;
-    let judgement = judge::judge(&term);
     let selects = judge::selects(&term);
+    let term = rewrite::rewrite(term);
+    let judgement = judge::judge(&term);
     let filter = link(source, term, &uses)?;
     Ok(Compiled { source: source.to_owned(), judgement, uses, selects, filter })
 }

@@ -6,6 +6,7 @@ mod filter;
 mod judge;
 mod library;
 mod resolve;
+mod rewrite;
 mod syntax;
 pub mod value;
 

@@ -10,7 +10,7 @@ use jaq_core::native::{Fun, bome, run, v};
 use jaq_core::{Error, load};
 
 use crate::Value;
-use crate::value;
+use crate::{rewrite, value};
 
 /// The kind of data that filters run on: our values, and nothing beside them.
 pub(crate) type Data = JustLut<Value>;
@@ -66,6 +66,7 @@ pub(crate) fn functions() -> impl Iterator<Item = Fun<Data>> {
             _ => (name, arguments, function),
         })
         .chain([run::<Data>(("fromjson", v(0), |cv| bome(from_json(&cv.1))))])
+        .chain(rewrite::functions())
 }
 
 /// The names and numbers of arguments of all that an expression can call.

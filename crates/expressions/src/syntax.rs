@@ -82,12 +82,8 @@ fn check_brackets(source: &str) -> Result<(), CompileError> {
             b'(' => open.push(b')'),
             b'[' => open.push(b']'),
             b'{' => open.push(b'}'),
-            b')' | b']' | b'}' => {
-                // The lexer stops at a bracket that closes nothing, and so may we.
-                if open.pop() != Some(byte) {
-                    return Ok(());
-                }
-            }
+            // The lexer stops at a bracket that closes nothing, and so may we.
+            b')' | b']' | b'}' if open.pop() != Some(byte) => return Ok(()),
             b'#' => at = comment_end(source, at)?,
             _ => {}
         }

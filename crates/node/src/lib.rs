@@ -4,3 +4,4 @@ pub mod data;
 pub mod fixture;
 pub mod journal;
 pub mod services;
+pub mod store;

@@ -10,6 +10,9 @@ use super::{DEPTH_MAX, Value};
 /// How long a JSON text may be. A value takes up to about ten times as much memory as its text.
 pub const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// How many characters a number may have. Arithmetic on digits takes more than linear time.
+const NUMBER_BYTES_MAX: usize = 1_000;
+
 /// The text is not JSON, or is more than we take.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{problem} at byte {offset}")]
@@ -175,6 +178,9 @@ impl Reader<'_> {
             self.at += 1;
             self.at += usize::from(matches!(self.peek(), Some(b'+' | b'-')));
             self.digits()?;
+        }
+        if self.at - start > NUMBER_BYTES_MAX {
+            return self.fail("a number of more than 1000 characters");
         }
         let text = std::str::from_utf8(&self.text[start..self.at]).expect("digits are ASCII");
         Ok(number(text))

@@ -10,6 +10,7 @@
 //! - A batch is written only after the batch before it was synced.
 //! - After a failed sync the mark never moves again.
 
+mod copy;
 mod error;
 mod floor;
 mod frame;
@@ -25,10 +26,11 @@ mod writer;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub(crate) use copy::{adopt_segments, copy_segments};
 pub use error::{Damage, DamageKind, JournalError, TornTail};
 pub use floor::{FloorReport, bench_floor};
 pub use frame::RECORD_BYTES_MAX;
@@ -99,6 +101,8 @@ pub struct Journal {
     directory: PathBuf,
     queue: Arc<Queue>,
     segments: Segments,
+    /// Held while segments are deleted, or must not be.
+    truncation: Mutex<()>,
     writer: Option<JoinHandle<()>>,
     _lock: Lock,
 }
@@ -158,6 +162,7 @@ impl Journal {
     /// Deletes the segments that hold only records before a position, oldest first, and says how
     /// many. Call it after a checkpoint has been stored elsewhere.
     pub fn truncate_before(&self, position: u64) -> Result<usize, JournalError> {
+        let _truncation = self.truncation.lock().unwrap_or_else(PoisonError::into_inner);
         let mut segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
         let mut removed = 0;
         while let [(number, _), (_, next), ..] = segments[..]

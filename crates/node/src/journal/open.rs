@@ -55,7 +55,8 @@ pub(super) fn open(
     };
     let writer = Some(start(writer, directory)?);
     let directory = directory.to_owned();
-    Ok((Journal { directory, queue, segments, writer, _lock: lock }, recovered))
+    let truncation = Mutex::new(());
+    Ok((Journal { directory, queue, segments, truncation, writer, _lock: lock }, recovered))
 }
 
 /// Surveys the journal and refuses it if anything is damaged.
