@@ -21,6 +21,7 @@ pub struct Head {
     #[n(1)]
     pub progress: u64,
     /// The state that forked the branch off; nothing for a branch that was there from the start.
+    /// On every line it is a state of the same branch, because a branch's id says where it forks.
     #[n(2)]
     pub origin: Option<StateId>,
 }

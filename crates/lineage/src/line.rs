@@ -164,10 +164,8 @@ impl Lineage {
             if ours != theirs {
                 break;
             }
+            // If the runs end apart, the next ones begin apart, so this is the last one in common.
             common = self.end_of(run).min(other.end_of(run));
-            if self.end_of(run) != other.end_of(run) {
-                break;
-            }
         }
         common
     }

@@ -273,15 +273,32 @@ fn the_undo_of_a_duplicate_is_dropped_only_if_the_provider_deduplicates() {
 }
 
 #[test]
-fn two_losers_of_one_operation_are_undone_once() {
+fn two_losers_of_one_operation_are_undone_once_where_they_were_one_effect() {
     let mut ledger = Ledger::default();
     let first = done(&mut ledger, &line(&Lineage::default(), 1, 2), 1);
     let second = done(&mut ledger, &line(&Lineage::default(), 2, 2), 1);
     let decision = Decision::trunk(line(&Lineage::default(), 3, 2));
-    let owed =
-        owed(&ledger, &decision, |_, _| conduct(Repetition::Deduplicated, Reversal::WithResult));
-    let undo = Undo { effect: first, same: vec![second], way: UndoWay::WithResult };
-    assert_eq!(owed.undo, [undo]);
+    let with = |repetition| {
+        owed(&ledger, &decision, |_, _| conduct(repetition, Reversal::WithResult)).undo
+    };
+    let undo = |effect, same| Undo { effect, same, way: UndoWay::WithResult };
+    assert_eq!(with(Repetition::Deduplicated), [undo(first, vec![second])]);
+    assert_eq!(with(Repetition::Acts), [undo(second, vec![]), undo(first, vec![])]);
+}
+
+#[test]
+fn undoes_from_the_newest_to_the_oldest_whoever_made_them() {
+    let mut ledger = Ledger::default();
+    let (mut lost, mut effects) = (Lineage::default(), Vec::new());
+    for author in [2, 3, 1] {
+        lost = line(&lost, author, 2);
+        effects.push(done(&mut ledger, &lost, author as u32));
+    }
+    let decision = Decision::trunk(line(&Lineage::default(), 9, 1));
+    let acts = conduct(Repetition::Acts, Reversal::WithResult);
+    let owed = owed(&ledger, &decision, |_, _| acts);
+    effects.reverse();
+    assert_eq!(owed.undo.iter().map(|undo| undo.effect).collect::<Vec<_>>(), effects);
 }
 
 #[test]

@@ -12,16 +12,19 @@ use proptest::prelude::*;
 /// How many random worlds each law is tried on: all of them together take a few seconds.
 pub(crate) const CASES: u32 = 64;
 pub(crate) const NODES: usize = 4;
-pub(crate) const BRANCHES: [BranchId; 3] = [BranchId::TRUNK, BranchId(1), BranchId(2)];
+pub(crate) const BRANCHES: [BranchId; 4] = [BranchId::TRUNK, BranchId(1), BranchId(2), BranchId(3)];
+/// Where each branch but the trunk is forked off: the last one is a branch of a branch.
+const FORKS: [(BranchId, BranchId); 3] =
+    [(BranchId(1), BranchId::TRUNK), (BranchId(2), BranchId::TRUNK), (BranchId(3), BranchId(1))];
 
 /// One thing that happens. Numbers are taken modulo what there is; what cannot be is left out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Happening {
     /// A node advances a branch by a local step.
     Step(usize, usize),
-    /// A node forks a branch off its trunk, or off another branch.
+    /// A node forks a branch off its parent.
     Fork(usize, usize),
-    /// A node's trunk takes up all that a branch did.
+    /// A branch's parent takes up all that it did.
     Join(usize, usize),
     /// A node writes down that it will call out.
     Intend(usize, usize),
@@ -149,9 +152,10 @@ impl World {
     }
 
     fn fork(&mut self, node: usize, pick: usize) {
-        let parent = self.nodes[node].open_branch(pick / 2);
-        let child = BRANCHES[1 + pick % 2];
-        if self.nodes[node].lines.contains_key(&child) {
+        let (child, parent) = FORKS[pick % FORKS.len()];
+        let running = &self.nodes[node];
+        let parent_runs = running.lines.contains_key(&parent) && !running.joined.contains(&parent);
+        if !parent_runs || running.lines.contains_key(&child) {
             return;
         }
         let origin = self.extend(node, parent);
@@ -165,7 +169,7 @@ impl World {
     }
 
     fn join(&mut self, node: usize, pick: usize) {
-        let child = BRANCHES[1 + pick % 2];
+        let (child, _) = FORKS[pick % FORKS.len()];
         let Some(parent) = self.nodes[node].parent_of(child) else { return };
         if self.nodes[node].is_parent_of_open(child) {
             return;
