@@ -11,7 +11,7 @@ use std::ops::Range;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use outlast_expressions::{Value, value};
-use outlast_lineage::Digester;
+use outlast_lineage::{Digest, Digester};
 
 use crate::percent_encode;
 
@@ -71,13 +71,17 @@ pub fn find_stand_ins(text: &str) -> Vec<Range<usize>> {
     let mut from = 0;
     while let Some(start) = text[from..].find(OPEN).map(|at| from + at) {
         let inside = start + OPEN.len();
-        let end = text[inside..].find(CLOSE).map(|at| inside + at + CLOSE.len_utf8());
-        match end {
-            Some(end) if has_form(&text[start..end]) => {
+        // Looking no further than the next bracket keeps this linear, whatever the text.
+        let bracket = text[inside..].find([OPEN_BRACKET, CLOSE]).map(|at| inside + at);
+        from = inside;
+        if let Some(bracket) = bracket
+            && text[bracket..].starts_with(CLOSE)
+        {
+            let end = bracket + CLOSE.len_utf8();
+            if has_form(&text[start..end]) {
                 found.push(start..end);
                 from = end;
             }
-            _ => from = inside,
         }
     }
     found
@@ -87,9 +91,8 @@ pub fn find_stand_ins(text: &str) -> Vec<Range<usize>> {
 pub fn named_by(salt: &[u8; 16], stand_in: &str) -> Option<(String, String)> {
     let inside = stand_in.strip_prefix(OPEN)?.strip_suffix(CLOSE)?;
     let (clear, given) = inside.rsplit_once(':')?;
-    // The code is compared as a whole digest is: which of its digits differ tells a caller nothing
-    // about the salt.
-    if code(salt, clear) != given {
+    // Compared by digest: how long it takes tells nothing about which digits are right.
+    if Digest::of(code(salt, clear).as_bytes()) != Digest::of(given.as_bytes()) {
         return None;
     }
     let (name, path) = clear.split_once('.').unwrap_or((clear, ""));
@@ -152,22 +155,59 @@ impl Revealed {
         self.pairs.is_empty()
     }
 
-    /// Puts stand-ins back into a text.
+    /// Puts stand-ins back into a text; those that are there already are left alone.
     pub fn mask<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut masked = Cow::Borrowed(text);
-        for (secret, stand_in) in &self.pairs {
-            if masked.contains(secret.as_str()) {
-                masked = Cow::Owned(masked.replace(secret.as_str(), stand_in));
+        if !self.pairs.iter().any(|(secret, _)| text.contains(secret.as_str())) {
+            return Cow::Borrowed(text);
+        }
+        let mut masked = String::with_capacity(text.len());
+        let mut done = 0;
+        for token in find_stand_ins(text) {
+            self.mask_plain(&text[done..token.start], &mut masked);
+            masked.push_str(&text[token.clone()]);
+            done = token.end;
+        }
+        self.mask_plain(&text[done..], &mut masked);
+        Cow::Owned(masked)
+    }
+
+    /// Puts stand-ins back into bytes that may not be text.
+    pub fn mask_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        if self.is_empty() {
+            return bytes;
+        }
+        let mut masked = Vec::with_capacity(bytes.len());
+        let mut rest = bytes.as_slice();
+        while let Some((first, after)) = rest.split_first() {
+            match self.pairs.iter().find(|(secret, _)| rest.starts_with(secret.as_bytes())) {
+                Some((secret, stand_in)) => {
+                    masked.extend_from_slice(stand_in.as_bytes());
+                    rest = &rest[secret.len()..];
+                }
+                None => {
+                    masked.push(*first);
+                    rest = after;
+                }
             }
         }
         masked
     }
 
-    /// Puts stand-ins back into bytes that may not be text.
-    pub fn mask_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        self.pairs.iter().fold(bytes, |bytes, (secret, stand_in)| {
-            replace_bytes(bytes, secret.as_bytes(), stand_in.as_bytes())
-        })
+    /// One pass, so that nothing is found inside a stand-in that was just put in.
+    fn mask_plain(&self, text: &str, masked: &mut String) {
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            match self.pairs.iter().find(|(secret, _)| rest.starts_with(secret.as_str())) {
+                Some((secret, stand_in)) => {
+                    masked.push_str(stand_in);
+                    rest = &rest[secret.len()..];
+                }
+                None => {
+                    masked.push(first);
+                    rest = &rest[first.len_utf8()..];
+                }
+            }
+        }
     }
 
     /// Puts stand-ins back into all texts and member names of a value, and for numbers that hold a
@@ -242,7 +282,6 @@ fn has_form(text: &str) -> bool {
     text.len() <= STAND_IN_BYTES_MAX
         && inside.rsplit_once(':').is_some_and(|(clear, code)| {
             !clear.is_empty()
-                && !clear.contains(OPEN_BRACKET)
                 && code.len() == CODE_DIGITS
                 && code.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         })
@@ -273,29 +312,10 @@ fn unescape(text: &str) -> String {
     plain + rest
 }
 
-fn replace_bytes(bytes: Vec<u8>, secret: &[u8], stand_in: &[u8]) -> Vec<u8> {
-    let mut replaced = Vec::new();
-    let mut done = 0;
-    let mut at = 0;
-    while at + secret.len() <= bytes.len() {
-        if bytes[at..].starts_with(secret) {
-            replaced.extend_from_slice(&bytes[done..at]);
-            replaced.extend_from_slice(stand_in);
-            at += secret.len();
-            done = at;
-        } else {
-            at += 1;
-        }
-    }
-    if done == 0 {
-        return bytes;
-    }
-    replaced.extend_from_slice(&bytes[done..]);
-    replaced
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const SALT: [u8; 16] = [3; 16];
@@ -380,6 +400,52 @@ mod tests {
             r#"{"a":["is T2","T3",7],"T1":{"b":"xT1x"}}"#
         );
         assert_eq!(revealed.mask_bytes(b"\xffhunter2\xfe".to_vec()), b"\xffT1\xfe");
+    }
+
+    #[test]
+    fn a_secret_that_is_a_word_of_a_stand_in_does_not_spoil_it() {
+        let token = stand_in(&SALT, "store", "password");
+        let mut revealed = Revealed::default();
+        revealed.note("password", &token);
+        revealed.note("secret", "T");
+        let text = format!("{token} password secret");
+        assert_eq!(revealed.mask(&text), format!("{token} {token} T"));
+        assert_eq!(
+            revealed.mask_bytes(b"\xffpassword".to_vec()),
+            [b"\xff", token.as_bytes()].concat()
+        );
+    }
+
+    #[test]
+    fn a_flood_of_open_brackets_is_searched_in_one_pass() {
+        // With a search to the end for each of them this would take minutes.
+        assert!(find_stand_ins(&OPEN.repeat(200_000)).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn every_stand_in_is_found_in_any_text(
+            before in ".*", name in ".+", path in ".*", after in ".*",
+        ) {
+            let token = stand_in(&SALT, &name, &path);
+            prop_assume!(token.len() <= STAND_IN_BYTES_MAX);
+            let text = format!("{before}{token}{after}");
+            let expected = format!("{before}<{name}|{path}>{after}");
+            prop_assert_eq!(reveal_all(&text), expected);
+        }
+
+        #[test]
+        fn text_from_outside_stays_as_it_is(text in "[⟦⟧secrt:a-f0-9.%]*") {
+            prop_assert_eq!(reveal_all(&text), text);
+        }
+
+        #[test]
+        fn no_secret_survives_masking(before in ".*", secret in "[a-zü \"%]{4,}", after in ".*") {
+            let mut revealed = Revealed::default();
+            revealed.note(&secret, "⟦#⟧");
+            let masked = revealed.mask(&format!("{before}{secret}{after}")).into_owned();
+            prop_assert!(!masked.contains(&secret), "{}", masked);
+        }
     }
 
     #[test]

@@ -19,6 +19,9 @@ use super::resolver::Resolver;
 use super::reveal::{Plain, prepare};
 use super::secrets::SecretSource;
 
+/// How long a connection is kept without a call.
+const IDLE_MAX: Duration = Duration::from_secs(15);
+
 /// How calls are made.
 #[derive(Clone)]
 pub struct Options {
@@ -234,6 +237,9 @@ fn build_client(options: &Options, addresses: &Arc<AddressPolicy>) -> Result<Cli
             .retry(reqwest::retry::never())
             .connect_timeout(options.connect_timeout)
             .tcp_nodelay(true)
+            // Shorter than most servers keep a silent connection: a call on one that was just closed
+            // by the other side would have an unknown outcome.
+            .pool_idle_timeout(IDLE_MAX)
             .dns_resolver(Resolver::new(Arc::clone(addresses), options.hosts.clone()))
     };
     builder()

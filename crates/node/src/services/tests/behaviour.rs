@@ -78,6 +78,21 @@ async fn connections_are_used_again() {
 }
 
 #[tokio::test]
+async fn a_connection_that_the_server_closed_meanwhile_is_not_used_again() {
+    let server = Server::start(|_, _| {
+        Script::Close(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec())
+    })
+    .await;
+    let caller = caller(|_| ());
+    for _ in 0..3 {
+        succeeded(caller.call(get(&server.uri("/")), &NoSecrets).await);
+        // The end of the connection takes a moment to arrive.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
 async fn a_refused_connection_is_a_definite_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}/", listener.local_addr().unwrap());
