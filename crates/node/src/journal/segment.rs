@@ -24,7 +24,7 @@ const EXTENSION: &str = "segment";
 const PREPARED: &str = "prepared.tmp";
 /// Zeros are written and synced in pieces, so that making a segment in the background does not hold
 /// up the syncs of records for long.
-const ZEROS_BYTES: usize = 256 * 1024;
+const ZEROS_BYTES: usize = 1024 * 1024;
 
 /// What the first block of a segment says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
