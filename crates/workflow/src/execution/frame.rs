@@ -67,6 +67,9 @@ pub(crate) struct Frame {
     /// Definite failures that were tried again in place: part of the incarnation of calls inside.
     #[n(11)]
     pub(crate) tries: u64,
+    /// Whether the call that is tried again in place may have happened before.
+    #[n(12)]
+    pub(crate) doubt: bool,
 }
 
 /// An expression that a worker evaluates.
@@ -214,6 +217,9 @@ pub(crate) enum Activity {
     /// Waiting before a retriable task is tried again in place.
     #[n(23)]
     Again(#[n(0)] Alarm),
+    /// Waiting before it is asked again whether a call happened.
+    #[n(24)]
+    Asking(#[n(0)] Alarm, #[n(1)] Box<Calling>),
 }
 
 /// What is done with one item of `listen.foreach`.
@@ -277,6 +283,9 @@ pub(crate) struct Calling {
     pub(crate) ticket: Ticket,
     #[n(1)]
     pub(crate) request: Request,
+    /// Whether the same operation was asked for before and its answer never came.
+    #[n(2)]
+    pub(crate) doubt: bool,
 }
 
 /// Events being waited for.
@@ -369,4 +378,7 @@ pub(crate) struct Undoing {
     /// The child being rolled back.
     #[n(4)]
     pub(crate) child: Option<Ticket>,
+    /// Calls of earlier tries of which it is not known whether they happened.
+    #[n(5)]
+    pub(crate) uncertain: Vec<PlanEntry>,
 }

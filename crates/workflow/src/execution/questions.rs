@@ -185,7 +185,8 @@ fn is_idle(frame: &Frame) -> bool {
         | Activity::Gather(_)
         | Activity::Scatter { .. }
         | Activity::Failed(_)
-        | Activity::Again(_) => true,
+        | Activity::Again(_)
+        | Activity::Asking(..) => true,
         Activity::Try(trying) => matches!(trying.stage, super::TryStage::Delaying(_)),
         Activity::Undoing(undoing) => undoing.delay.is_some(),
         _ => false,
@@ -234,7 +235,10 @@ impl Names {
             }
             Activity::Function { arguments, .. } => self.datum(arguments),
             Activity::Child { input, .. } => self.datum(input),
-            Activity::Undoing(undoing) => self.entries(std::slice::from_ref(&undoing.entry)),
+            Activity::Undoing(undoing) => {
+                self.entries(std::slice::from_ref(&undoing.entry));
+                self.entries(&undoing.uncertain);
+            }
             Activity::Parked { resume, .. } => self.activity(resume),
             _ => {}
         }

@@ -15,6 +15,9 @@ use crate::{
     Target, Ticket, build_http, scalar_text, secret,
 };
 
+/// How often it is asked what became of a call before a person is.
+const ASKED_MAX: u64 = 6;
+
 impl<'a> Machine<'a> {
     pub(super) fn begin_call(
         &mut self,
@@ -35,7 +38,7 @@ impl<'a> Machine<'a> {
             Err(fault) => return self.raise(branch, fault),
         };
         match self.request(branch, target) {
-            Ok(request) => self.call(branch, request),
+            Ok((request, doubt)) => self.call(branch, request, doubt),
             Err(fault) => self.raise(branch, fault),
         }
     }
@@ -95,11 +98,12 @@ impl<'a> Machine<'a> {
     }
 
     /// Names the call: the same key for the same request at the same place, until it is answered.
-    fn request(&mut self, branch: &mut Branch, target: Target) -> Result<Request, Fault> {
+    /// Says too whether it was asked for before without an answer.
+    fn request(&mut self, branch: &mut Branch, target: Target) -> Result<(Request, bool), Fault> {
         let digest = digest_of(&target);
         let path = branch.top().expect("a task calls").path;
         if let Some(request) = self.take_uncertain(branch, path, &digest) {
-            return Ok(request);
+            return Ok((request, true));
         }
         let incarnation = self.incarnation(branch);
         let place =
@@ -107,7 +111,7 @@ impl<'a> Machine<'a> {
         let idempotency = self.trait_of(branch, |task| task.traits.idempotency.as_ref());
         let class = self.trait_of(branch, |task| task.traits.class);
         let point = branch.lineage.head().expect("a branch that is worked on has a state");
-        Ok(Request {
+        let request = Request {
             effect: EffectId { branch: branch.id(), point },
             key: OperationKey::new(self.execution.id, &place, &digest),
             own_key: self.own_key(branch, idempotency)?,
@@ -117,7 +121,8 @@ impl<'a> Machine<'a> {
             undo: branch.frames().iter().any(|f| matches!(f.activity, Activity::Undoing(_))),
             target,
             salt: self.execution.salt,
-        })
+        };
+        Ok((request, false))
     }
 
     fn own_key(
@@ -192,9 +197,10 @@ impl<'a> Machine<'a> {
     }
 
     /// Writes the intent down and lets the call leave.
-    pub(super) fn call(&mut self, branch: &mut Branch, request: Request) -> Turn {
+    pub(super) fn call(&mut self, branch: &mut Branch, request: Request, doubt: bool) -> Turn {
         let ticket = branch.ticket();
-        let task = branch.top().expect("a task calls").task;
+        let frame = branch.top().expect("a task calls");
+        let (task, doubt) = (frame.task, doubt || frame.doubt);
         if !request.readonly && !request.undo {
             self.record_effect(request.effect, EffectState::Intended, &request, task.0);
             let owner = branch.frames().iter().rposition(|frame| self.owes_undo(frame.task));
@@ -205,7 +211,8 @@ impl<'a> Machine<'a> {
         self.happenings.push(Happening::Called(task, request.key_text()));
         let command = Command::Call { ticket, request: Box::new(request.clone()) };
         self.commands.push(command);
-        self.set_activity(branch, Activity::Calling(Box::new(Calling { ticket, request })));
+        let calling = Calling { ticket, request, doubt };
+        self.set_activity(branch, Activity::Calling(Box::new(calling)));
         Turn::Wait
     }
 
@@ -224,8 +231,8 @@ impl<'a> Machine<'a> {
         let Some(mut branch) = self.take(ticket.branch) else { return };
         let turn = match branch.top().map(|frame| &frame.activity) {
             Some(Activity::Calling(calling)) if calling.ticket == ticket => {
-                let request = calling.request.clone();
-                self.answered(&mut branch, &request, answer)
+                let calling = calling.clone();
+                self.answered(&mut branch, &calling, answer)
             }
             Some(Activity::Publishing { ticket: waiting, .. }) if *waiting == ticket => {
                 self.published(&mut branch)
@@ -236,12 +243,24 @@ impl<'a> Machine<'a> {
         self.settle(branch, turn);
     }
 
-    fn answered(&mut self, branch: &mut Branch, request: &Request, answer: Answer) -> Turn {
+    fn answered(&mut self, branch: &mut Branch, calling: &Calling, answer: Answer) -> Turn {
+        let request = &calling.request;
         match answer {
             Answer::Succeeded(output) => self.succeeded(branch, request, output),
+            // Refusing to answer now says nothing about an earlier time it was asked.
+            Answer::Failed(fault) if self.is_in_doubt(calling) && !is_telling(&fault) => {
+                self.unknown(branch, calling, fault)
+            }
             Answer::Failed(fault) => self.failed(branch, request, fault),
-            Answer::Unknown(fault) => self.unknown(branch, request, fault),
+            Answer::Unknown(fault) => self.unknown(branch, calling, fault),
         }
+    }
+
+    /// Whether the operation may have been carried out before it was asked for this time: in an
+    /// earlier attempt, or by an author of an earlier term.
+    fn is_in_doubt(&self, calling: &Calling) -> bool {
+        let point = calling.request.effect.point;
+        calling.doubt || (point.author, point.epoch) != (self.author.node, self.author.epoch)
     }
 
     fn succeeded(&mut self, branch: &mut Branch, request: &Request, output: Value) -> Turn {
@@ -277,11 +296,20 @@ impl<'a> Machine<'a> {
         self.raise(branch, fault)
     }
 
-    fn unknown(&mut self, branch: &mut Branch, request: &Request, fault: Fault) -> Turn {
-        if self.must_not_repeat(branch) {
+    fn unknown(&mut self, branch: &mut Branch, calling: &Calling, fault: Fault) -> Turn {
+        let finding_out = is_finding_out(branch);
+        let asked = branch.top().expect("a task calls").tries;
+        if self.must_not_repeat(branch) || (finding_out && ASKED_MAX <= asked) {
             let reason = fault.detail.clone().or(fault.title.clone()).unwrap_or_default();
             let reason = format!("it is not known whether the call happened: {reason}");
-            return self.park(branch, request.effect, reason);
+            return self.park(branch, calling.request.effect, reason);
+        }
+        if finding_out {
+            branch.top_mut().expect("a task calls").tries += 1;
+            let alarm = self.set_alarm(branch, self.now.after(retriable_delay(asked)));
+            let asking = Activity::Asking(alarm, Box::new(calling.clone()));
+            self.set_activity(branch, asking);
+            return Turn::Wait;
         }
         if let Some(turn) = self.retry_in_place(branch, false) {
             return turn;
@@ -304,12 +332,13 @@ impl<'a> Machine<'a> {
                 Kind::Try { catch, .. } if catch.retry.is_some())
                 || matches!(frame.activity, Activity::Undoing(_))
         });
-        if !retriable || has_policy {
+        if !retriable || has_policy || is_finding_out(branch) {
             return None;
         }
         let frame = branch.top_mut().expect("a task calls");
         let tries = frame.tries;
         frame.tries += u64::from(definite);
+        frame.doubt = !definite;
         let task = frame.task;
         let alarm = self.set_alarm(branch, self.now.after(retriable_delay(tries)));
         self.set_activity(branch, Activity::Again(alarm));
@@ -361,7 +390,10 @@ impl<'a> Machine<'a> {
             Resolution::NotDone => {
                 self.failed(branch, &request, given_up("the call did not happen"))
             }
-            Resolution::Retry => self.call(branch, request),
+            Resolution::Retry => {
+                branch.top_mut().expect("it was parked in a frame").tries = 0;
+                self.call(branch, request, true)
+            }
             Resolution::Abandon => {
                 self.settle_effect(request.effect);
                 self.set_activity(branch, Activity::Begin);
@@ -369,6 +401,21 @@ impl<'a> Machine<'a> {
             }
         }
     }
+}
+
+/// Whether a branch only asks what became of a call, in order to undo it.
+fn is_finding_out(branch: &Branch) -> bool {
+    let mut frames = branch.frames().iter().rev();
+    let nearest = frames
+        .find(|frame| matches!(frame.activity, Activity::Undoing(_) | Activity::Compensating(_)));
+    nearest.is_some_and(|frame| matches!(frame.activity, Activity::Compensating(_)))
+}
+
+/// Whether a failure tells what became of the operation: not if the provider was not reached, or
+/// was in no state to say.
+fn is_telling(fault: &Fault) -> bool {
+    let cannot_say = fault.status >= 500 || fault.status == 408 || fault.status == 429;
+    !(fault.is(FaultKind::Communication) && cannot_say)
 }
 
 fn word(resolution: &Resolution) -> &'static str {
@@ -391,8 +438,12 @@ fn find_uncertain(
     digest: &Digest,
 ) -> Option<(usize, usize)> {
     branch.frames().iter().enumerate().rev().find_map(|(depth, frame)| {
-        let Activity::Try(trying) = &frame.activity else { return None };
-        let index = trying.uncertain.iter().position(|entry| {
+        let uncertain = match &frame.activity {
+            Activity::Try(trying) => &trying.uncertain,
+            Activity::Undoing(undoing) => &undoing.uncertain,
+            _ => return None,
+        };
+        let index = uncertain.iter().position(|entry| {
             uncertain_call(entry).is_some_and(|(place, request)| {
                 place == path && digest_of(&request.target) == *digest
             })
@@ -406,7 +457,9 @@ pub(super) fn uncertain_call(entry: &PlanEntry) -> Option<(crate::execution::Pat
     let PlanEntry::Uncertain(frames) = entry else { return None };
     let frame = frames.last()?;
     match &frame.activity {
-        Activity::Calling(calling) => Some((frame.path, &calling.request)),
+        Activity::Calling(calling) | Activity::Asking(_, calling) => {
+            Some((frame.path, &calling.request))
+        }
         Activity::Parked { resume, .. } => match resume.as_ref() {
             Activity::Calling(calling) => Some((frame.path, &calling.request)),
             _ => None,
@@ -416,10 +469,11 @@ pub(super) fn uncertain_call(entry: &PlanEntry) -> Option<(crate::execution::Pat
 }
 
 fn remove_uncertain(branch: &mut Branch, depth: usize, index: usize) -> Request {
-    let Activity::Try(trying) = &mut branch.frame_mut(depth).activity else {
-        unreachable!("it was just found in a try")
+    let entry = match &mut branch.frame_mut(depth).activity {
+        Activity::Try(trying) => trying.uncertain.remove(index),
+        Activity::Undoing(undoing) => undoing.uncertain.remove(index),
+        activity => unreachable!("{activity:?} remembers no calls"),
     };
-    let entry = trying.uncertain.remove(index);
     let (_, request) = uncertain_call(&entry).expect("it was just found to be a call");
     request.clone()
 }

@@ -139,14 +139,21 @@ impl Machine<'_> {
                 ..frame
             });
         }
-        match branch.top().map(|frame| frame.activity.clone()) {
-            Some(Activity::Calling(calling)) if self.must_not_repeat(branch) => {
-                let reason = "it is not known whether the call happened".to_owned();
-                self.park(branch, calling.request.effect, reason)
-            }
-            Some(Activity::Calling(calling)) => self.call(branch, calling.request),
-            _ => Turn::Wait,
+        let activity = branch.top().expect("just pushed").activity.clone();
+        let call = match activity {
+            Activity::Calling(calling) | Activity::Asking(_, calling) => calling,
+            Activity::Parked { resume, .. } => match *resume {
+                Activity::Calling(calling) => calling,
+                other => unreachable!("{other:?} is not a call"),
+            },
+            other => unreachable!("{other:?} is not a call"),
+        };
+        if self.must_not_repeat(branch) {
+            let effect = call.request.effect;
+            self.set_activity(branch, Activity::Calling(call));
+            return self.park(branch, effect, "it is not known whether the call happened".into());
         }
+        self.call(branch, call.request, true)
     }
 
     fn begin_undo(&mut self, branch: &mut Branch, entry: PlanEntry) -> Turn {
@@ -161,7 +168,14 @@ impl Machine<'_> {
             self.raise_effect(*effect, EffectState::Undoing);
         }
         self.happenings.push(Happening::UndoStarted(task));
-        let undoing = Undoing { entry, retries: 0, since: self.now, delay: None, child: None };
+        let undoing = Undoing {
+            entry,
+            retries: 0,
+            since: self.now,
+            delay: None,
+            child: None,
+            uncertain: Vec::new(),
+        };
         let data = branch.data().clone();
         let activity = Activity::Undoing(Box::new(undoing));
         let frame = self.frame(task, path.inside(task, u64::MAX), data, activity);
@@ -267,8 +281,10 @@ impl Machine<'_> {
 
     /// An undo at a depth failed: try again by its policy, or do what failures do here.
     pub(super) fn undo_failed(&mut self, branch: &mut Branch, depth: usize, fault: Fault) -> Turn {
+        // The next try asks again, with the same key, for what may have happened in this one.
         let inner = self.unwind(branch, depth + 1);
-        drop(inner);
+        let uncertain = inner.into_iter().filter(|e| matches!(e, PlanEntry::Uncertain(_)));
+        self.undoing(branch).uncertain.extend(uncertain);
         let alarm = branch.top_mut().expect("an undo has a frame").deadline.take();
         self.cancel_alarm(alarm);
         let undoing = self.undoing(branch);

@@ -311,6 +311,7 @@ impl<'a> Machine<'a> {
             | Activity::Undoing(_)
             | Activity::Parked { .. }
             | Activity::Again(_)
+            | Activity::Asking(..)
             | Activity::Failed(_) => Turn::Wait,
         }
     }

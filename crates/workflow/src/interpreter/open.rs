@@ -49,7 +49,9 @@ impl Execution {
                     commands.push(timer(alarm));
                 }
             }
-            Activity::Waiting(alarm) | Activity::Again(alarm) => commands.push(timer(*alarm)),
+            Activity::Waiting(alarm) | Activity::Again(alarm) | Activity::Asking(alarm, _) => {
+                commands.push(timer(*alarm));
+            }
             Activity::Calling(calling) if top && !is_doubtful(program, branch) => {
                 commands.push(Command::Call {
                     ticket: calling.ticket,

@@ -47,6 +47,7 @@ impl<'a> Machine<'a> {
             activity,
             chosen: None,
             tries: 0,
+            doubt: false,
         }
     }
 

@@ -92,6 +92,10 @@ impl Machine<'_> {
                     self.set_activity(branch, Activity::Begin);
                     return Some(Turn::Again);
                 }
+                Activity::Asking(alarm, calling) if alarm.ticket == ticket => {
+                    let request = calling.request.clone();
+                    return Some(self.call(branch, request, true));
+                }
                 Activity::Undoing(undoing) if is(&undoing.delay) => {
                     return Some(self.start_undo(branch));
                 }

@@ -74,6 +74,10 @@ impl Machine<'_> {
                     entries.push(self.uncertain(frames));
                 }
             }
+            Activity::Asking(alarm, _) => {
+                self.cancel_alarm(Some(*alarm));
+                entries.push(self.uncertain(frames));
+            }
             Activity::Parked { .. } => entries.push(self.uncertain(frames)),
             Activity::Listening(listening) | Activity::Item(listening, _) => {
                 self.commands.push(Command::Unsubscribe(listening.ticket));

@@ -1,0 +1,289 @@
+//! Small programs, written as trees.
+
+use std::sync::Arc;
+
+use outlast_expressions::{Filter, Value, value};
+use outlast_lineage::Digest;
+use outlast_workflow::program::{
+    Backoff, Catch, Class, Compensation, CompensationOrder, ErrorFilter, Expression, Flow, Kind,
+    OnFailure, OnFault, Place, RetryPolicy, Service, Task, Template, Traits, Transform, Undo,
+};
+use outlast_workflow::{Program, TaskId};
+
+/// What a program is made of.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// Calls the service with this name; undone by the service of the same name with a bar.
+    Invoke(&'static str),
+    /// Calls a service that is not undone.
+    Plain(&'static str),
+    /// Calls a service that only reads.
+    Read(&'static str),
+    /// Calls a service that can be neither undone nor repeated.
+    Pivot(&'static str),
+    /// Calls a service; the alternatives are tried when it fails.
+    Choice(&'static str, Vec<&'static str>),
+    /// Sets the data.
+    Set(&'static str),
+    /// Adds a member to the context.
+    Export(&'static str),
+    /// Waits, in milliseconds.
+    Wait(i64),
+    /// One after the other.
+    Sequence(Vec<Node>),
+    /// Side by side.
+    Fork(Vec<Node>),
+    /// The first wins.
+    Compete(Vec<Node>),
+    /// So many times; so many at once.
+    Loop(usize, u32, Box<Node>),
+    /// A scope: body, retries, and what handles an error.
+    Try(Box<Node>, u64, Option<Box<Node>>),
+    /// A scope without a handler.
+    Scope(Box<Node>),
+    /// Takes too long after so many milliseconds.
+    Within(i64, Box<Node>),
+    /// Rolls back the innermost scope.
+    Compensate,
+    /// Rolls back in parallel.
+    CompensateParallel,
+    /// Raises an error.
+    Raise(u16),
+    /// Runs another workflow.
+    Child(&'static str),
+    /// The first if the data is truthy under this expression.
+    If(&'static str, Box<Node>),
+}
+
+pub fn program(root: Node) -> Arc<Program> {
+    program_with(root, OnFault::Leave)
+}
+
+pub fn program_with(root: Node, on_fault: OnFault) -> Arc<Program> {
+    let mut builder = Builder { tasks: Vec::new(), variables: Vec::new() };
+    let text = format!("{root:?}{on_fault:?}");
+    let root_id = builder.reserve();
+    let child = builder.add(root);
+    builder.tasks[root_id.0 as usize] = Some(task("", "/do", Kind::Sequence(vec![child])));
+    let tasks = builder.tasks.into_iter().map(|task| task.expect("every number is used"));
+    Arc::new(Program {
+        digest: Digest::of(text.as_bytes()),
+        namespace: "test".into(),
+        name: "built".into(),
+        version: "1.0.0".into(),
+        dsl: "1.0.3".into(),
+        definition: Value::default(),
+        tasks: tasks.collect(),
+        input: Transform::default(),
+        output: Transform::default(),
+        timeout: None,
+        on_fault,
+        secrets: Vec::new(),
+        extension: Value::default(),
+    })
+}
+
+struct Builder {
+    tasks: Vec<Option<Task>>,
+    variables: Vec<String>,
+}
+
+impl Builder {
+    fn reserve(&mut self) -> TaskId {
+        self.tasks.push(None);
+        TaskId(self.tasks.len() as u32 - 1)
+    }
+
+    fn put(&mut self, task: Task) -> TaskId {
+        let id = self.reserve();
+        self.tasks[id.0 as usize] = Some(task);
+        id
+    }
+
+    fn body(&mut self, node: Node) -> TaskId {
+        let child = self.add(node);
+        self.put(task("", "/body", Kind::Sequence(vec![child])))
+    }
+
+    fn add(&mut self, node: Node) -> TaskId {
+        match node {
+            Node::Invoke(name) => {
+                let undo = self.put(call(&format!("{name}-bar")));
+                let mut task = call(name);
+                task.traits.class = Some(Class::Compensatable);
+                task.traits.compensation = Some(Compensation {
+                    undo: Undo::Run(undo),
+                    capture: None,
+                    cost: Some(Template::Literal(value::integer(1))),
+                    retry: None,
+                    timeout: None,
+                });
+                self.put(task)
+            }
+            Node::Plain(name) => self.put(call(name)),
+            Node::Read(name) => self.classed(name, Class::Readonly),
+            Node::Pivot(name) => self.classed(name, Class::Pivot),
+            Node::Choice(name, alternatives) => {
+                let alternatives = alternatives.into_iter().map(|a| self.put(call(a))).collect();
+                let mut task = call(name);
+                task.traits.alternatives = alternatives;
+                self.put(task)
+            }
+            Node::Set(source) => {
+                let template = self.template(source);
+                self.put(task("set", "/set", Kind::Set(template)))
+            }
+            Node::Export(source) => {
+                let template = self.template(source);
+                let mut task = task("export", "/export", Kind::Set(self.template(".")));
+                task.export.template = Some(template);
+                self.put(task)
+            }
+            Node::Wait(milliseconds) => {
+                let wait = value::object([("milliseconds", value::integer(milliseconds))]);
+                self.put(task("wait", "/wait", Kind::Wait(Template::Literal(wait))))
+            }
+            Node::Sequence(nodes) => {
+                let tasks = nodes.into_iter().map(|node| self.add(node)).collect();
+                self.put(task("sequence", "/sequence", Kind::Sequence(tasks)))
+            }
+            Node::Fork(nodes) => self.fork(nodes, false),
+            Node::Compete(nodes) => self.fork(nodes, true),
+            Node::Loop(count, concurrency, body) => self.repeat(count, concurrency, *body),
+            Node::Try(body, retries, handler) => self.attempt(*body, retries, handler),
+            Node::Scope(body) => {
+                let child = self.add(*body);
+                let mut task = task("scope", "/scope", Kind::Sequence(vec![child]));
+                task.traits.scope = true;
+                self.put(task)
+            }
+            Node::Within(milliseconds, body) => {
+                let child = self.add(*body);
+                let mut task = task("within", "/within", Kind::Sequence(vec![child]));
+                let after = value::object([("milliseconds", value::integer(milliseconds))]);
+                task.timeout = Some(Template::Literal(after));
+                self.put(task)
+            }
+            Node::Compensate => self.compensate(CompensationOrder::Reverse),
+            Node::CompensateParallel => self.compensate(CompensationOrder::Parallel),
+            Node::Raise(status) => {
+                let error = value::object([
+                    ("type", value::string("https://example.org/error")),
+                    ("status", value::integer(i64::from(status))),
+                ]);
+                self.put(task("raise", "/raise", Kind::Raise(Template::Literal(error))))
+            }
+            Node::Child(name) => self.put(task(
+                name,
+                "/child",
+                Kind::RunWorkflow {
+                    namespace: "test".into(),
+                    name: name.into(),
+                    version: "1.0.0".into(),
+                    input: None,
+                    wait: true,
+                },
+            )),
+            Node::If(source, body) => {
+                let child = self.add(*body);
+                let condition = self.expression(source);
+                let mut task = task("if", "/if", Kind::Sequence(vec![child]));
+                task.condition = Some(condition);
+                self.put(task)
+            }
+        }
+    }
+
+    fn classed(&mut self, name: &str, class: Class) -> TaskId {
+        let mut task = call(name);
+        task.traits.class = Some(class);
+        self.put(task)
+    }
+
+    fn fork(&mut self, nodes: Vec<Node>, compete: bool) -> TaskId {
+        let branches = nodes.into_iter().map(|node| self.add(node)).collect();
+        self.put(task("fork", "/fork", Kind::Fork { branches, compete }))
+    }
+
+    fn repeat(&mut self, count: usize, concurrency: u32, body: Node) -> TaskId {
+        self.variables.extend(["item".to_owned(), "index".to_owned()]);
+        let body = self.body(body);
+        self.variables.truncate(self.variables.len() - 2);
+        let items = value::array((0..count).map(|n| value::integer(n as i64)).collect::<Vec<_>>());
+        self.put(task(
+            "loop",
+            "/loop",
+            Kind::Loop {
+                each: "item".into(),
+                at: "index".into(),
+                items: Template::Literal(items),
+                condition: None,
+                body,
+                concurrency,
+            },
+        ))
+    }
+
+    fn attempt(&mut self, body: Node, retries: u64, handler: Option<Box<Node>>) -> TaskId {
+        let body = self.body(body);
+        self.variables.push("error".to_owned());
+        let handler = handler.map(|handler| self.body(*handler));
+        self.variables.pop();
+        let policy = RetryPolicy {
+            delay: Some(Template::Literal(value::string("PT0.1S"))),
+            backoff: Backoff::Exponential,
+            attempts: Some(retries),
+            ..RetryPolicy::default()
+        };
+        let catch = Catch {
+            errors: ErrorFilter::default(),
+            variable: "error".into(),
+            when: None,
+            except_when: None,
+            retry: (retries > 0).then_some(policy),
+            body: handler,
+            then: None,
+        };
+        let mut task = task("try", "/try", Kind::Try { body, catch });
+        task.traits.scope = true;
+        self.put(task)
+    }
+
+    fn compensate(&mut self, order: CompensationOrder) -> TaskId {
+        let kind =
+            Kind::Compensate { scope: None, until: None, order, on_failure: OnFailure::Raise };
+        self.put(task("compensate", "/compensate", kind))
+    }
+
+    fn template(&self, source: &str) -> Template {
+        Template::Computed(self.expression(source))
+    }
+
+    fn expression(&self, source: &str) -> Expression {
+        let fixed = ["context", "input", "output", "task", "workflow", "runtime", "secrets"];
+        let own = self.variables.iter().map(String::as_str);
+        let names: Vec<&str> = fixed.into_iter().chain(own).collect();
+        let filter = Filter::compile(source, &names).expect("the test's expression compiles");
+        Expression { filter, place: Place::default() }
+    }
+}
+
+fn call(name: &str) -> Task {
+    let service = Service::Catalog { name: name.into(), version: "1.0.0".into() };
+    task(name, &format!("/do/{name}"), Kind::Call { service, arguments: None })
+}
+
+pub fn task(name: &str, pointer: &str, kind: Kind) -> Task {
+    Task {
+        name: name.into(),
+        place: Place { pointer: pointer.into(), ..Place::default() },
+        condition: None,
+        input: Transform::default(),
+        output: Transform::default(),
+        export: Transform::default(),
+        timeout: None,
+        then: Flow::Continue,
+        kind,
+        traits: Traits::default(),
+    }
+}

@@ -1,0 +1,270 @@
+//! Laws of the interpreter on generated programs and generated bad luck.
+
+mod kit;
+
+use kit::build::{Node, program_with};
+use kit::world::World;
+use outlast_expressions::value;
+use outlast_lineage::{Epoch, NodeId};
+use outlast_workflow::program::OnFault;
+use outlast_workflow::{Author, Command, Event, Execution, Outcome};
+use proptest::prelude::*;
+
+const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+fn leaf() -> impl Strategy<Value = Node> {
+    let name = (0..NAMES.len()).prop_map(|index| NAMES[index]);
+    prop_oneof![
+        6 => name.clone().prop_map(Node::Invoke),
+        2 => name.prop_map(Node::Read),
+        1 => Just(Node::Set("{n: 1}")),
+        1 => Just(Node::Set("{big: [range(20000)]}")),
+        1 => Just(Node::Export("{seen: .}")),
+        1 => (1..500i64).prop_map(Node::Wait),
+    ]
+}
+
+/// Programs whose effects can all be undone.
+fn tree() -> impl Strategy<Value = Node> {
+    leaf().prop_recursive(4, 24, 4, |inner| {
+        let list = prop::collection::vec(inner.clone(), 1..4);
+        prop_oneof![
+            4 => list.clone().prop_map(Node::Sequence),
+            3 => list.clone().prop_map(Node::Fork),
+            2 => list.prop_map(Node::Compete),
+            2 => (0..4usize, 1..3u32, inner.clone())
+                .prop_map(|(count, window, body)| Node::Loop(count, window, Box::new(body))),
+            3 => (inner.clone(), 0..3u64, prop::option::of(inner.clone())).prop_map(
+                |(body, retries, handler)| {
+                    Node::Try(Box::new(body), retries, handler.map(Box::new))
+                }
+            ),
+            1 => inner.clone().prop_map(|body| Node::Scope(Box::new(body))),
+            1 => (10..400i64, inner).prop_map(|(after, body)| Node::Within(after, Box::new(body))),
+        ]
+    })
+}
+
+#[derive(Clone, Debug)]
+struct Luck {
+    seed: u64,
+    failing: usize,
+    losing: usize,
+}
+
+fn luck() -> impl Strategy<Value = Luck> {
+    (any::<u64>(), prop_oneof![Just(0), 0..30usize], prop_oneof![Just(0), 0..30usize])
+        .prop_map(|(seed, failing, losing)| Luck { seed, failing, losing })
+}
+
+fn world(root: &Node, on_fault: OnFault, luck: &Luck) -> World {
+    let program = program_with(root.clone(), on_fault);
+    let mut world = World::start(&program, value::object([]), luck.seed);
+    world.failing = luck.failing;
+    world.losing = luck.losing;
+    world
+}
+
+/// Runs to the end; bad luck ends after a while, so that everything can come to an end.
+fn run(world: &mut World) -> Outcome {
+    for step in 0..20_000 {
+        if let Some(outcome) = &world.ended {
+            return outcome.clone();
+        }
+        if step == 400 {
+            world.failing = 0;
+            world.losing = 0;
+        }
+        resolve_parked(world);
+        assert!(world.step() || world.ended.is_some(), "stuck: {:#?}", world.execution);
+    }
+    panic!("no end: {:?}", world.execution)
+}
+
+/// A person who always says: try again.
+fn resolve_parked(world: &mut World) {
+    if let Some(parked) = world.execution.parked().first() {
+        let resolution = outlast_workflow::Resolution::Retry;
+        world.happen(Event::Resolved { effect: parked.effect, resolution });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    /// Same program, same luck: same deltas, same commands, same deeds. That a copy which only
+    /// applies the deltas stays equal is asserted after every event.
+    #[test]
+    fn a_run_is_a_function_of_its_events(root in tree(), luck in luck()) {
+        let mut first = world(&root, OnFault::Leave, &luck);
+        let mut second = world(&root, OnFault::Leave, &luck);
+        let (one, two) = (run(&mut first), run(&mut second));
+        prop_assert_eq!(one, two);
+        prop_assert_eq!(&first.deeds, &second.deeds);
+        prop_assert_eq!(first.execution, second.execution);
+    }
+
+    /// A restart at any moment (snapshot, decode, ask again) changes nothing that anyone can see.
+    #[test]
+    fn restarts_change_nothing(root in tree(), luck in luck(), chance in 1..40usize) {
+        let mut undisturbed = world(&root, OnFault::Leave, &luck);
+        let expected = run(&mut undisturbed);
+        let mut world = world(&root, OnFault::Leave, &luck);
+        let mut restarts = kit::world::Dice(luck.seed ^ 99);
+        for step in 0..20_000 {
+            if world.ended.is_some() {
+                break;
+            }
+            if restarts.percent(chance) {
+                world.restart();
+                world.copy = world.execution.clone();
+            }
+            if step == 400 {
+                world.failing = 0;
+                world.losing = 0;
+            }
+            resolve_parked(&mut world);
+            world.step();
+        }
+        // The author's epoch differs, and so do the names of effects; what was done does not.
+        prop_assert_eq!(world.ended.clone(), Some(expected));
+        prop_assert_eq!(world.done(), undisturbed.done());
+    }
+
+    /// When a run is rolled back, every completed activity is undone exactly once, and only after
+    /// everything that was done later in its own branch.
+    #[test]
+    fn rolling_back_leaves_nothing(root in tree(), luck in luck()) {
+        let root = Node::Sequence(vec![root, Node::Raise(418)]);
+        let mut world = world(&root, OnFault::Compensate, &luck);
+        let outcome = run(&mut world);
+        prop_assert!(matches!(outcome, Outcome::Compensated(_)));
+        // Readonly services are called by name too but leave no effect to undo.
+        for (name, count) in undoable(&world) {
+            prop_assert_eq!(count, 0, "{} is left over: {:?}", name, world.done());
+        }
+        undos_come_after_their_deeds(&world)?;
+    }
+
+    /// A run that completes leaves each effect of its own line, and nothing of losers or of
+    /// attempts that were rolled back: done minus undone is never negative, and undos follow deeds.
+    #[test]
+    fn nothing_is_undone_that_was_not_done(root in tree(), luck in luck()) {
+        let mut world = world(&root, OnFault::Leave, &luck);
+        run(&mut world);
+        undos_come_after_their_deeds(&world)?;
+    }
+
+    /// A branch that is cut off, advanced elsewhere and returned ends like one that stayed.
+    #[test]
+    fn cutting_and_returning_is_staying(root in tree(), seed in any::<u64>()) {
+        // Who wins a competition depends on the order of answers, which moving may change.
+        prop_assume!(!format!("{root:?}").contains("Compete"));
+        let luck = Luck { seed, failing: 0, losing: 0 };
+        let mut stayed = world(&root, OnFault::Leave, &luck);
+        let expected = run(&mut stayed);
+        let mut world = world(&root, OnFault::Leave, &luck);
+        let mut cuts = kit::world::Dice(seed ^ 7);
+        while world.ended.is_none() {
+            if cuts.percent(20) {
+                send_away_and_back(&mut world);
+            }
+            if world.ended.is_none() {
+                prop_assert!(world.step() || world.ended.is_some());
+            }
+        }
+        prop_assert_eq!(world.ended.clone(), Some(expected));
+        let (mut here, mut there) = (world.done(), stayed.done());
+        here.sort_unstable();
+        there.sort_unstable();
+        prop_assert_eq!(here, there);
+    }
+}
+
+/// How often each service that can be undone acted, undos counted against it, by whether its deeds
+/// have an undo at all.
+fn undoable(world: &World) -> Vec<(String, i64)> {
+    let names: std::collections::BTreeSet<&str> = world
+        .program
+        .tasks
+        .iter()
+        .filter(|task| task.traits.compensation.is_some())
+        .map(|task| task.name.as_str())
+        .collect();
+    let read: std::collections::BTreeSet<&str> = world
+        .program
+        .tasks
+        .iter()
+        .filter(|task| task.traits.class == Some(outlast_workflow::program::Class::Readonly))
+        .map(|task| task.name.as_str())
+        .collect();
+    world
+        .net()
+        .into_iter()
+        .filter(|(name, _)| names.contains(name.as_str()) && !read.contains(name.as_str()))
+        .collect()
+}
+
+fn undos_come_after_their_deeds(world: &World) -> Result<(), TestCaseError> {
+    let mut net = std::collections::BTreeMap::new();
+    for deed in &world.deeds {
+        match deed.name.strip_suffix("-bar") {
+            None => *net.entry(deed.name.clone()).or_insert(0i64) += 1,
+            Some(name) => {
+                let count = net.entry(name.to_owned()).or_insert(0);
+                *count -= 1;
+                prop_assert!(0 <= *count, "{} is undone too often: {:?}", name, world.done());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Cuts a branch off, advances it on another node by answering some of what it asks for, and
+/// brings it back.
+fn send_away_and_back(world: &mut World) {
+    let Some(branch) = world.some_branch() else { return };
+    let epoch = Epoch(world.dice.below(1000) as u64);
+    let author = world.author;
+    let cut = world.execution.cut(branch, epoch, vec![NodeId(2)], author);
+    let Some((remote, advance)) = cut else { return };
+    world.copy.apply(&advance.delta);
+    assert_eq!(world.copy, world.execution, "cutting is in its delta");
+    let bytes = minicbor::to_vec(&remote).expect("a branch can be sent");
+    let mut remote: Execution = minicbor::decode(&bytes).expect("a sent branch can be read");
+    let elsewhere = Author { node: NodeId(2), epoch: Epoch(1) };
+    let steps = world.dice.below(4);
+    for _ in 0..steps {
+        // Timers wait until nothing else can happen, here as in `World::step`.
+        let mine = world.open.iter().find(|(ticket, command)| {
+            !matches!(command, Command::SetTimer { .. })
+                && remote_has(&remote, &world.program, **ticket)
+        });
+        let mine = mine.map(|(ticket, _)| *ticket);
+        let Some(ticket) = mine else { break };
+        std::mem::swap(&mut world.execution, &mut remote);
+        let (here, copy) = (world.author, world.copy.clone());
+        world.author = elsewhere;
+        world.copy = world.execution.clone();
+        world.answer(ticket);
+        world.author = here;
+        world.copy = copy;
+        std::mem::swap(&mut world.execution, &mut remote);
+    }
+    let stale =
+        Event::Returned { branch, epoch: Epoch(epoch.0 + 1), remote: Box::new(remote.clone()) };
+    let before = world.execution.clone();
+    let advance = world.happen(stale);
+    assert!(advance.commands.is_empty(), "a stale return asks for nothing");
+    assert_eq!(before.outcome(), world.execution.outcome());
+    world.happen(Event::Returned { branch, epoch, remote: Box::new(remote) });
+}
+
+fn remote_has(
+    remote: &Execution,
+    program: &outlast_workflow::Program,
+    ticket: outlast_workflow::Ticket,
+) -> bool {
+    let open = remote.open_commands(program, outlast_lineage::Time::from_millis(0));
+    open.iter().any(|command| format!("{command:?}").contains(&format!("{ticket:?}")))
+}
