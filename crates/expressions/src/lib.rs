@@ -5,6 +5,7 @@ mod compose;
 mod filter;
 mod judge;
 mod library;
+mod opaque;
 mod resolve;
 mod rewrite;
 mod syntax;
@@ -12,4 +13,5 @@ pub mod value;
 
 pub use compose::{Composed, compose};
 pub use filter::{CompileError, EvaluationError, Filter, Judgement};
+pub use opaque::opaque_paths;
 pub use value::Value;
