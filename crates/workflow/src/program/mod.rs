@@ -3,6 +3,7 @@
 //! A program is made from a definition text and pinned by that text's digest. It is never written
 //! to a journal: every node compiles the same text to the same numbers.
 
+pub mod check;
 mod graph;
 mod policy;
 mod service;
