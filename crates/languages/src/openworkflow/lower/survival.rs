@@ -1,0 +1,150 @@
+//! `survival`, `placement`, `join` and `stream`: recorded for the cluster, checked here.
+
+use super::Lowering;
+use crate::Diagnostic;
+use crate::openworkflow::scope::{Scope, Site};
+use crate::openworkflow::tasks;
+use crate::text::{Cursor, closest, did_you_mean, listed};
+
+/// Which parameters each strategy reads, besides `heartbeat` and `budget`.
+const PARAMETERS: [(&str, &[&str]); 7] = [
+    ("none", &[]),
+    ("passive", &["replicas", "electionWait"]),
+    ("active", &["replicas", "electionWait"]),
+    ("partition-tolerant", &["replicas", "voteThreshold", "electionWait"]),
+    ("backups", &["backups"]),
+    ("ring", &["ring"]),
+    ("monitors", &["monitors"]),
+];
+
+impl<'a> Lowering<'a> {
+    /// `document.metadata.outlast`.
+    pub(super) fn document_block(&mut self, block: &Cursor<'a>) {
+        if let Some(version) = block.get("version")
+            && version.text().is_some_and(|text| !text.starts_with("1."))
+        {
+            let message = "this release reads version 1 of the `outlast` block";
+            let found = Diagnostic::error("bad-value", version.place(), message);
+            self.report(found.help("write `version: '1.0'`"));
+        }
+        self.survival(block);
+        self.placement(block);
+    }
+
+    /// The parts of a task's block that single nodes do not read.
+    pub(super) fn task_block(&mut self, task: &Cursor<'a>, block: &Cursor<'a>, scope: &Scope) {
+        self.survival(block);
+        self.placement(block);
+        self.only_on(task, block, "concurrency", &["for"]);
+        self.only_on(task, block, "join", &["fork"]);
+        self.only_on(task, block, "scope", &["do", "try", "for", "fork"]);
+        self.only_on(task, block, "idempotency", &["call"]);
+        if let Some(join) = block.get("join") {
+            self.join(task, &join, scope);
+        }
+        let key = block.get("stream").and_then(|it| it.get("key"));
+        if let Some(key) = key {
+            self.compiler.expression(&key, Site::Definition, scope);
+        }
+    }
+
+    fn only_on(&mut self, task: &Cursor<'a>, block: &Cursor<'a>, key: &str, kinds: &[&str]) {
+        let Some(at) = block.get(key) else { return };
+        if kinds.iter().any(|kind| task.has(kind)) {
+            return;
+        }
+        let message = format!("`{key}` has no meaning on this task");
+        let help = match kinds {
+            [kind] => format!("it belongs to a task with `{kind}`"),
+            kinds => format!("it belongs to tasks with {}", listed(kinds)),
+        };
+        self.report(Diagnostic::error("misplaced-key", at.key_place(), message).help(help));
+    }
+
+    fn join(&mut self, task: &Cursor<'a>, join: &Cursor<'a>, scope: &Scope) {
+        if let Some(condition) = join.get("condition") {
+            self.compiler.transform(&condition, Site::Definition, scope);
+        }
+        let Some(primary) = join.get("primary") else { return };
+        let name = primary.text().unwrap_or_default();
+        let branches = task.clone().follow("/fork/branches");
+        let names: Vec<&str> = branches.named_items().map(|it| it.name()).collect();
+        if !names.is_empty() && !names.contains(&name) {
+            let message = format!("there is no branch `{name}` in this `fork`");
+            let help = did_you_mean(name, names, "");
+            self.report(Diagnostic::error("unknown-branch", primary.place(), message).help(help));
+        }
+    }
+
+    fn survival(&mut self, block: &Cursor<'a>) {
+        let Some(survival) = block.get("survival") else { return };
+        let Some(strategy) = survival.text_of("strategy") else { return };
+        let Some((_, read)) = PARAMETERS.iter().find(|(name, _)| *name == strategy) else { return };
+        let all: Vec<&str> = PARAMETERS.iter().flat_map(|(_, read)| *read).copied().collect();
+        for parameter in survival.entries() {
+            let name = parameter.name();
+            if all.contains(&name) && !read.contains(&name) {
+                let message = format!("the strategy `{strategy}` does not read `{name}`");
+                let help = match read.is_empty() {
+                    true => "remove it".to_owned(),
+                    false => format!("it reads {}", listed(read)),
+                };
+                let found = Diagnostic::warning("unused-parameter", parameter.key_place(), message);
+                self.report(found.help(help));
+            }
+        }
+        self.vote_threshold(&survival);
+    }
+
+    /// Seed 0: 1 ≤ t ≤ floor(n/2) + 1.
+    fn vote_threshold(&mut self, survival: &Cursor<'a>) {
+        let Some(at) = survival.get("voteThreshold") else { return };
+        let Some(threshold) = at.count() else { return };
+        let Some(replicas) = survival.get("replicas").and_then(|it| it.count()) else {
+            let message = "`voteThreshold` needs `replicas` to be compared with";
+            let found = Diagnostic::error("missing-key", at.key_place(), message);
+            return self.report(found.help("say how many `replicas` there are"));
+        };
+        let most = replicas / 2 + 1;
+        if threshold > most {
+            let message = format!(
+                "with {replicas} replicas `voteThreshold` is at most {most}, not {threshold}"
+            );
+            let help = format!("a majority of {replicas} is {most}; more would stop without need");
+            self.report(Diagnostic::error("vote-threshold", at.place(), message).help(help));
+        }
+    }
+
+    /// `near` names a task, a service or a host of the document; anything else is a region.
+    fn placement(&mut self, block: &Cursor<'a>) {
+        let Some(near) = block.get("placement").and_then(|it| it.get("near")) else { return };
+        let Some(name) = near.text() else { return };
+        let mut known: Vec<String> =
+            self.names.functions.keys().map(|it| (*it).to_owned()).collect();
+        let document = self.document.clone();
+        tasks::visit(&document, |task| {
+            known.push(task.name().to_owned());
+            if let Some(called) = task.text_of("call") {
+                known.extend(called.split_once(':').map(|(service, _)| service.to_owned()));
+            }
+            let endpoint = task.get("with").and_then(|it| it.get("endpoint"));
+            let uri = endpoint.and_then(|it| it.text().or_else(|| it.text_of("uri")));
+            known.extend(uri.and_then(host).map(str::to_owned));
+        });
+        if known.iter().any(|it| it == name) {
+            return;
+        }
+        let message = format!("`{name}` is no task, service or host of this document");
+        let found = Diagnostic::warning("unknown-place", near.place(), message);
+        self.report(match closest(name, known.iter().map(String::as_str)) {
+            Some(meant) => found.help(format!("did you mean `{meant}`?")),
+            None => found.help("it is taken as the name of a region"),
+        });
+    }
+}
+
+/// The host of a URI.
+fn host(uri: &str) -> Option<&str> {
+    let rest = uri.split_once("://")?.1;
+    rest.split(['/', ':', '?', '{']).next().filter(|host| !host.is_empty())
+}

@@ -1,0 +1,128 @@
+//! The Open Workflow Specification (formerly CNCF Serverless Workflow), DSL 1.0.3 and `main`.
+//!
+//! Text is read into a tree that knows its places (`text`), compared with the language
+//! (`structure`) and with the official schema (`schema`), and lowered to a `Program` (`lower`),
+//! whose flow is judged as a whole (`outlast_workflow::program::check`). Every step reports what it
+//! finds and leaves the next one something to work with, so that one run finds all problems.
+
+mod duration;
+mod expression;
+mod lower;
+mod schema;
+mod scope;
+mod structure;
+mod tasks;
+
+use std::sync::Arc;
+
+use outlast_workflow::Program;
+use outlast_workflow::program::{Place, check as program_check};
+
+use crate::text::{self, Cursor};
+use crate::{Diagnostic, Report, Severity};
+
+/// Checks a document and reports all its problems at once; compiles it if it is accepted.
+pub fn check(file: &str, text: &str) -> Report {
+    let (root, mut found) = text::read(text);
+    let Some(root) = root else { return Report::new(file, found, None) };
+    let document = Cursor::root(&root);
+    let structural = structure::check(&root);
+    let sound = found.is_empty() && !structural.iter().any(is_error);
+    found.extend(structural);
+    if sound {
+        found.extend(schema::check(&document));
+    }
+    if !document.is_map() {
+        return Report::new(file, found, None);
+    }
+    let lowered = lower::lower(&document, text);
+    found.extend(lowered.found);
+    if sound && lowered.flow_is_known {
+        found.extend(judged(&document, &lowered.program));
+    }
+    Report::new(file, found, Some(lowered.program))
+}
+
+/// Compiles a document that is accepted; the report says why it is not.
+pub fn compile(text: &str) -> Result<Arc<Program>, Report> {
+    let report = check("workflow", text);
+    match report.program {
+        Some(program) => Ok(program),
+        None => Err(report),
+    }
+}
+
+fn is_error(found: &Diagnostic) -> bool {
+    found.severity == Severity::Error
+}
+
+/// What the flow of the whole program is judged by.
+fn judged(document: &Cursor<'_>, program: &Program) -> Vec<Diagnostic> {
+    let findings = program_check::check(program).into_iter();
+    findings
+        .filter(|it| !goes_on_by_design(document, program, it))
+        .map(|it| {
+            let task = program.task(it.task);
+            let found = match it.weight {
+                program_check::Weight::Error => {
+                    Diagnostic::error(it.code, task.place.clone(), it.message)
+                }
+                program_check::Weight::Warning => {
+                    Diagnostic::warning(it.code, task.place.clone(), it.message)
+                }
+            };
+            let found = found.help(it.help);
+            it.others.iter().fold(found, |found, (said, other)| {
+                found.related(said.clone(), program.task(*other).place.clone())
+            })
+        })
+        .collect()
+}
+
+/// A stream has no end, and is not meant to have one.
+fn goes_on_by_design(
+    document: &Cursor<'_>,
+    program: &Program,
+    finding: &program_check::Finding,
+) -> bool {
+    if finding.code != program_check::ENDLESS {
+        return false;
+    }
+    let pointer = &program.task(finding.task).place.pointer;
+    let mut steps: Vec<&str> = pointer.split('/').skip(1).collect();
+    while !steps.is_empty() {
+        let at = document.clone().follow(&format!("/{}", steps.join("/")));
+        if at.get("metadata").and_then(|it| it.get("outlast")).is_some_and(|it| it.has("stream")) {
+            return true;
+        }
+        steps.pop();
+    }
+    false
+}
+
+/// Where a JSON pointer leads in the text of a document: to the key there, or to the nearest place
+/// above it that exists. Nothing if the text cannot be read.
+pub fn locate(text: &str, pointer: &str) -> Option<Place> {
+    let (root, _) = text::read(text);
+    let root = root?;
+    let found = Cursor::root(&root).follow(pointer);
+    Some(found.key_place())
+}
+
+/// An error found only when the workflow ran, shown at the place it points to.
+pub fn render_fault(
+    file: &str,
+    text: &str,
+    pointer: &str,
+    message: &str,
+    help: Option<&str>,
+    color: bool,
+) -> String {
+    let place = locate(text, pointer).unwrap_or_default();
+    let found = Diagnostic::error("fault", place, message);
+    let found = match help {
+        Some(help) => found.help(help),
+        None => found,
+    };
+    found.render(file, text, color)
+}
