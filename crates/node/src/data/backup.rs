@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::check_claimed;
 use super::{DataError, Meta, claim, journal_path, lock, store_path};
-use crate::journal::segment::sync_directory;
+use crate::journal::segment::{create_directory, sync_directory};
 use crate::journal::{self, Journal};
 use crate::store::Store;
 
@@ -65,7 +65,7 @@ fn copy_into(
     make_empty_directory(target)?;
     store.copy_to(&store_path(target))?;
     let journal = journal_path(target);
-    fs::create_dir(&journal)
+    create_directory(&journal)
         .and_then(|()| copy_journal(&journal))
         .map_err(DataError::io("copy the journal to", &journal))?;
     meta.write(target)?;
@@ -83,7 +83,7 @@ pub fn restore(backup: &Path, directory: &Path, random: u64) -> Result<Meta, Dat
         .and_then(|_| File::open(&store)?.sync_all())
         .map_err(DataError::io("write", &store))?;
     let journal = journal_path(directory);
-    fs::create_dir(&journal)
+    create_directory(&journal)
         .and_then(|()| journal::adopt_segments(&journal_path(backup), &journal, meta.incarnation))
         .map_err(DataError::io("write", &journal))?;
     // Last: without it this is no data directory, and a restore that was interrupted is noticed.
@@ -92,7 +92,7 @@ pub fn restore(backup: &Path, directory: &Path, random: u64) -> Result<Meta, Dat
 }
 
 fn make_empty_directory(directory: &Path) -> Result<(), DataError> {
-    fs::create_dir_all(directory).map_err(DataError::io("create", directory))?;
+    create_directory(directory).map_err(DataError::io("create", directory))?;
     let mut entries = fs::read_dir(directory).map_err(DataError::io("read", directory))?;
     match entries.next() {
         Some(_) => Err(DataError::NotEmpty { directory: directory.to_owned() }),

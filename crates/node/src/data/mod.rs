@@ -28,6 +28,7 @@ pub use check::{JournalReport, Problem, Report, check};
 pub use lock::{Lock, LockError};
 pub use meta::{Meta, MetaError};
 
+use crate::journal::segment::create_directory;
 use crate::journal::{self, Journal, JournalError, Recovered};
 use crate::store::{Store, StoreError};
 
@@ -128,7 +129,7 @@ pub fn open(
     options: journal::Options,
     on_event: impl FnMut(journal::Event) + Send + 'static,
 ) -> Result<Opened, DataError> {
-    fs::create_dir_all(directory).map_err(DataError::io("create", directory))?;
+    create_directory(directory).map_err(DataError::io("create", directory))?;
     let lock = Lock::acquire(directory)?;
     let mut meta = match Meta::read(directory)? {
         Some(meta) => meta,

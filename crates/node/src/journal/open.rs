@@ -1,6 +1,6 @@
 //! Opening a journal: lock, survey, cut, sync, and the writer's thread.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ pub(super) fn open(
     on_event: Box<dyn FnMut(Event) + Send>,
 ) -> Result<(Journal, Recovered), JournalError> {
     if options.may_be_new {
-        fs::create_dir_all(directory).map_err(JournalError::io("create", directory))?;
+        segment::create_directory(directory).map_err(JournalError::io("create", directory))?;
     }
     let lock = Lock::acquire(directory)?;
     segment::remove_prepared(directory).map_err(JournalError::io("tidy", directory))?;

@@ -5,9 +5,9 @@
 //! writing records into it changes no metadata, which makes a sync half as long. The header has a
 //! block of its own that is never written again.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
@@ -100,6 +100,18 @@ pub(crate) fn list(directory: &Path) -> io::Result<Vec<u64>> {
 /// Makes the names in a directory durable.
 pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
+}
+
+/// Makes a directory that only its owner may look into, and its name durable.
+pub(crate) fn create_directory(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    match directory.parent() {
+        Some(parent) if parent != Path::new("") => sync_directory(parent),
+        _ => sync_directory(Path::new(".")),
+    }
 }
 
 /// Removes what a crash left of a segment that was being made.

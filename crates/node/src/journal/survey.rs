@@ -244,8 +244,9 @@ impl Examination<'_> {
             };
         }
         while let Some((offset, frame)) = later {
-            // Its batch was written after `expected` had been synced, so this is no torn tail.
-            if expected < frame.batch {
+            // Its batch was written after `expected` had been synced, so this is no torn tail. Nor is
+            // it if the expected record lies behind: then a closing frame is damaged.
+            if expected < frame.batch || expected == frame.position {
                 return End::Damaged(DamageKind::Record, resume);
             }
             later = frame::find_later(self.bytes, offset + 1, header.salt, expected);

@@ -248,6 +248,54 @@ fn a_batch_that_reached_the_disk_in_pieces_is_a_torn_tail() {
 }
 
 #[test]
+fn a_crash_right_after_a_segment_was_made_is_no_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    place(directory.path(), 1, segment_of(1, 1, &[3]));
+    place(directory.path(), 2, segment_of(2, 4, &[]));
+    assert_eq!(recover(directory.path()).unwrap(), (3, None));
+    write(directory.path(), 2);
+    assert_eq!(recover(directory.path()).unwrap(), (5, None));
+}
+
+#[test]
+fn a_flipped_bit_in_a_closing_frame_costs_no_record() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), 1);
+    write(directory.path(), 1);
+    let path = segment::path(directory.path(), 1);
+    let mut bytes = fs::read(&path).unwrap();
+    let closing = HEADER_BYTES as usize + frame::OVERHEAD + payload(1).len();
+    bytes[closing + 5] ^= 1;
+    // The second process was killed: its closing frame, the last thing in the file, is not there.
+    let end = frame::content_end(&bytes);
+    bytes[end - frame::OVERHEAD..end].fill(0);
+    fs::write(&path, bytes).unwrap();
+    let damage = damage_of(directory.path());
+    assert_eq!((damage.offset, damage.position), (closing as u64, 2));
+}
+
+#[test]
+fn a_segment_of_a_later_format_is_refused_with_its_version() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bytes = segment_of(1, 1, &[1]);
+    bytes[8] = 9;
+    let checksum = crc32fast::hash(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
+    place(directory.path(), 1, bytes);
+    let error = open(directory.path()).unwrap_err().to_string();
+    assert!(error.contains("format 9 by a later release"), "{error}");
+}
+
+/// Written by the first release. Every later one must read it; never write it again.
+#[test]
+fn a_golden_journal_of_version_one_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let golden = include_bytes!("../../tests/golden/journal-version-1.segment");
+    fs::write(segment::path(directory.path(), 1), golden).unwrap();
+    assert_eq!(recover(directory.path()).unwrap(), (9, None));
+}
+
+#[test]
 fn a_lost_segment_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), 300);
