@@ -13,11 +13,12 @@ const MAIN: &str = "main_expression";
 
 pub(crate) fn compile(source: &str, variables: &[&str]) -> Result<Compiled, CompileError> {
     let term = syntax::parse(source)?;
-    let uses = resolve::resolve(source, &term, variables)?;
+    let definitions = library::definitions();
+    let uses = resolve::resolve(source, &term, variables, library::signatures(&definitions))?;
     let selects = judge::selects(&term);
     let term = rewrite::rewrite(term);
     let judgement = judge::judge(&term);
-    let filter = link(source, term, &uses)?;
+    let filter = link(source, term, &uses, definitions)?;
     Ok(Compiled { source: source.to_owned(), judgement, uses, selects, filter })
 }
 
@@ -26,9 +27,9 @@ fn link<'s>(
     source: &'s str,
     term: Term<&'s str>,
     uses: &[String],
+    mut definitions: Vec<Def<&'s str>>,
 ) -> Result<jaq_core::Filter<Data>, CompileError> {
     let globals: Vec<String> = uses.iter().map(|name| format!("${name}")).collect();
-    let mut definitions: Vec<Def<&str>> = library::definitions().collect();
     definitions.push(Def { name: MAIN, args: Vec::new(), body: term });
     let refused = || CompileError {
         message: "the expression uses a name that does not exist".to_owned(),

@@ -10,6 +10,7 @@ mod resolve;
 mod rewrite;
 mod syntax;
 pub mod value;
+pub mod worker;
 
 pub use compose::{Composed, compose};
 pub use filter::{CompileError, EvaluationError, Filter, Judgement};

@@ -52,9 +52,9 @@ pub(crate) fn advice(name: &str) -> Option<&'static str> {
 }
 
 /// Filters that are defined in jq itself.
-pub(crate) fn definitions() -> impl Iterator<Item = Def<&'static str>> {
+pub(crate) fn definitions() -> Vec<Def<&'static str>> {
     let all = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs()).chain(own());
-    all.filter(|definition| advice(definition.name).is_none())
+    all.filter(|definition| advice(definition.name).is_none()).collect()
 }
 
 /// Filters that are written in Rust.
@@ -70,8 +70,8 @@ pub(crate) fn functions() -> impl Iterator<Item = Fun<Data>> {
 }
 
 /// The names and numbers of arguments of all that an expression can call.
-pub(crate) fn signatures() -> Vec<(&'static str, usize)> {
-    let defined = definitions().map(|definition| (definition.name, definition.args.len()));
+pub(crate) fn signatures(definitions: &[Def<&'static str>]) -> Vec<(&'static str, usize)> {
+    let defined = definitions.iter().map(|definition| (definition.name, definition.args.len()));
     let native = functions().map(|(name, arguments, _)| (name, arguments.len()));
     defined.chain(native).filter(|(name, _)| !name.starts_with("unchecked_")).collect()
 }

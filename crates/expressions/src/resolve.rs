@@ -13,6 +13,7 @@ pub(crate) fn resolve(
     source: &str,
     term: &Term<&str>,
     variables: &[&str],
+    library: Vec<(&'static str, usize)>,
 ) -> Result<Vec<String>, CompileError> {
     let mut resolver = Resolver {
         source,
@@ -21,7 +22,7 @@ pub(crate) fn resolve(
         variables: Vec::new(),
         labels: Vec::new(),
         filters: Vec::new(),
-        library: library::signatures(),
+        library,
     };
     resolver.term(term)?;
     Ok(resolver.uses)

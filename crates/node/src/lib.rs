@@ -5,3 +5,4 @@ pub mod fixture;
 pub mod journal;
 pub mod services;
 pub mod store;
+pub mod workers;
