@@ -4,6 +4,7 @@
 //! mentions, and a path into a large input copies nothing.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use jaq_core::{Ctx, Vars};
@@ -79,6 +80,19 @@ impl Filter {
     ///
     /// The expression must have one output; if it has none, the value is `null`.
     pub fn evaluate(
+        &self,
+        input: &Value,
+        binding: &dyn Fn(&str) -> Value,
+    ) -> Result<Value, EvaluationError> {
+        // jaq has corners that panic, such as a month of 127; no expression may end the node.
+        let evaluated = catch_unwind(AssertUnwindSafe(|| self.run(input, binding)));
+        evaluated.unwrap_or_else(|_| {
+            let message = "the expression is more than the evaluator can do".to_owned();
+            Err(EvaluationError { message })
+        })
+    }
+
+    fn run(
         &self,
         input: &Value,
         binding: &dyn Fn(&str) -> Value,

@@ -142,3 +142,8 @@ fn what_looks_at_the_world_is_not_available() {
             .contains("offset")
     );
 }
+
+#[test]
+fn an_expression_that_makes_the_evaluator_panic_is_an_error() {
+    assert!(evaluate("[2026, 127, 1, 0, 0, 0] | mktime", "null").is_err());
+}
