@@ -12,6 +12,7 @@ mod fault;
 mod history;
 mod interpreter;
 pub mod moment;
+pub mod notation;
 pub mod program;
 mod request;
 pub mod secret;

@@ -30,19 +30,19 @@ pub enum Node {
     /// Waits, in milliseconds.
     Wait(i64),
     /// One after the other.
-    Sequence(Vec<Node>),
+    Sequence(Vec<Self>),
     /// Side by side.
-    Fork(Vec<Node>),
+    Fork(Vec<Self>),
     /// The first wins.
-    Compete(Vec<Node>),
+    Compete(Vec<Self>),
     /// So many times; so many at once.
-    Loop(usize, u32, Box<Node>),
+    Loop(usize, u32, Box<Self>),
     /// A scope: body, retries, and what handles an error.
-    Try(Box<Node>, u64, Option<Box<Node>>),
+    Try(Box<Self>, u64, Option<Box<Self>>),
     /// A scope without a handler.
-    Scope(Box<Node>),
+    Scope(Box<Self>),
     /// Takes too long after so many milliseconds.
-    Within(i64, Box<Node>),
+    Within(i64, Box<Self>),
     /// Rolls back the innermost scope.
     Compensate,
     /// Rolls back in parallel.
@@ -52,7 +52,7 @@ pub enum Node {
     /// Runs another workflow.
     Child(&'static str),
     /// The first if the data is truthy under this expression.
-    If(&'static str, Box<Node>),
+    If(&'static str, Box<Self>),
 }
 
 pub fn program(root: Node) -> Arc<Program> {
@@ -60,16 +60,25 @@ pub fn program(root: Node) -> Arc<Program> {
 }
 
 pub fn program_with(root: Node, on_fault: OnFault) -> Arc<Program> {
+    program_named("built", root, on_fault)
+}
+
+pub fn program_named(name: &str, root: Node, on_fault: OnFault) -> Arc<Program> {
+    Arc::new(bare_program(name, root, on_fault))
+}
+
+/// A program whose parts can still be changed.
+pub fn bare_program(name: &str, root: Node, on_fault: OnFault) -> Program {
     let mut builder = Builder { tasks: Vec::new(), variables: Vec::new() };
     let text = format!("{root:?}{on_fault:?}");
     let root_id = builder.reserve();
     let child = builder.add(root);
     builder.tasks[root_id.0 as usize] = Some(task("", "/do", Kind::Sequence(vec![child])));
     let tasks = builder.tasks.into_iter().map(|task| task.expect("every number is used"));
-    Arc::new(Program {
+    Program {
         digest: Digest::of(text.as_bytes()),
         namespace: "test".into(),
-        name: "built".into(),
+        name: name.into(),
         version: "1.0.0".into(),
         dsl: "1.0.3".into(),
         definition: Value::default(),
@@ -80,7 +89,7 @@ pub fn program_with(root: Node, on_fault: OnFault) -> Arc<Program> {
         on_fault,
         secrets: Vec::new(),
         extension: Value::default(),
-    })
+    }
 }
 
 struct Builder {
