@@ -132,10 +132,8 @@ impl Client {
     pub fn takes(&mut self, caller: Caller, reply: Reply) {
         let Some(wish) = self.asked.remove(&caller) else { return };
         match reply {
-            Reply::Refused(refusal) => {
-                self.refusals.push(format!("{wish:?}: {refusal}"));
-                return;
-            }
+            // It does not insist; a checker finds what was refused.
+            Reply::Refused(refusal) => self.refusals.push(format!("{wish:?}: {refusal}")),
             Reply::Started { execution, .. } => self.acknowledged.push(execution),
             Reply::Shown(detail) => {
                 self.ended.insert(detail.summary.execution, detail);

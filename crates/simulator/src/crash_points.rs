@@ -1,5 +1,7 @@
 //! Trying every point at which a run can be interrupted.
 
+use std::collections::BTreeMap;
+
 use crate::checkers;
 use crate::{CrashPoint, Moment, Plan, World, WorldOptions};
 
@@ -13,8 +15,10 @@ pub struct Flow {
 }
 
 /// How the trials went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trial {
+    /// What services did, with how often.
+    pub acts: BTreeMap<String, usize>,
     /// How many records the run writes when nothing goes wrong.
     pub records: u64,
     /// How many interrupted runs were tried.
@@ -27,11 +31,14 @@ pub fn try_every_crash_point(flow: &Flow) -> Result<Trial, String> {
     let calm = run(flow, Vec::new());
     checkers::everything_that_always_holds(&calm)
         .map_err(|finding| format!("without any crash: {finding}\n{}", calm.trace))?;
-    let mut trial = Trial { records: calm.node.records, crashes: 0 };
+    let mut trial = Trial { acts: calm.services.acts(), records: calm.node.records, crashes: 0 };
     for record in 1..=calm.node.records {
         for moment in Moment::ALL {
             let point = CrashPoint { record, moment };
             let world = run(flow, vec![point]);
+            if world.node.life == 0 {
+                return Err(format!("the run never came to {point:?}\n{}", world.trace));
+            }
             check(&calm, &world)
                 .map_err(|finding| format!("crash at {point:?}: {finding}\n{}", world.trace))?;
             trial.crashes += 1;

@@ -1,8 +1,9 @@
 //! The services of the world: they do what they are told by the name of the operation, and write
 //! everything down.
 //!
-//! An operation is `http://HOST/WORD/NAME`, where the word says how it goes: `ok` works, `fail`
-//! definitely fails, `flaky` definitely fails twice and then works, anything else works.
+//! An operation is `http://HOST/WORD/NAME`, or a service type called `WORD NAME`, and the word says
+//! how it goes: `fail` definitely fails, `flaky` definitely fails twice and then works, anything
+//! else works.
 
 use std::collections::BTreeMap;
 
@@ -111,7 +112,8 @@ fn operation_of(target: &Target) -> (String, String) {
             (word, format!("{method} {path}{body}"))
         }
         Target::Catalog { name, version, arguments } => {
-            (String::new(), format!("{name}:{version} {arguments}"))
+            let word = name.split(' ').next().unwrap_or_default().to_owned();
+            (word, format!("{name}:{version} {arguments}"))
         }
     }
 }
