@@ -1,11 +1,11 @@
 //! Definitions, starting, refusing, listing, forgetting.
 
-mod common;
+mod driver;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{
+use driver::{
     Driver, START, call, id, named_start, options, program, program_in, set, start_of, text, wait,
 };
 use outlast_engine::{

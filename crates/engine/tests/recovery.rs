@@ -1,11 +1,11 @@
 //! Coming back: from any prefix of the journal, with snapshots taken anywhere.
 
-mod common;
+mod driver;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{Driver, call, child, emit, id, listen, options, program, start_of, text, wait};
+use driver::{Driver, call, child, emit, id, listen, options, program, start_of, text, wait};
 use outlast_engine::{
     Action, Ask, Condition, Definition, Engine, EngineOptions, Input, Output, Position, Record,
     RecordError, RecoveryError,
@@ -152,7 +152,7 @@ proptest! {
         versioned.extend(&bytes);
         for garbage in [bytes, versioned] {
             prop_assert!(Record::decode(&garbage).is_err());
-            let now = common::START;
+            let now = driver::START;
             prop_assert!(recover(options(), now, vec![garbage.clone()], vec![]).is_err());
             prop_assert!(recover(options(), now, vec![], vec![garbage]).is_err());
         }
@@ -161,7 +161,7 @@ proptest! {
 
 fn saved_position(saved: &[Vec<u8>]) -> Position {
     // Snapshots do not say their position to the outside; recovering from them alone does.
-    match recover(options(), common::START, saved.to_vec(), Vec::new()) {
+    match recover(options(), driver::START, saved.to_vec(), Vec::new()) {
         Ok((engine, _)) => Position(engine.position().0 - 1),
         Err(_) => Position(u64::MAX),
     }
@@ -182,7 +182,7 @@ fn asks_again_with_the_same_tickets_and_keys_after_a_new_life_was_opened() {
     driver.start(flow, id(1));
     let before = driver.calls[0].clone();
     let outputs = driver.restart();
-    assert_eq!(common::transcript(&outputs), "persist 4\nafter 4: call a\n");
+    assert_eq!(driver::transcript(&outputs), "persist 4\nafter 4: call a\n");
     assert_eq!(driver.calls[0], before);
 }
 
@@ -309,7 +309,7 @@ fn waiting_executions_are_small() {
     let flow = program("flow", "1.0.0", vec![wait("w", "PT1H"), call("a")]);
     driver.define(&flow);
     let input = value::object([("order", value::integer(7)), ("who", text("someone"))]);
-    driver.ask(common::named_start(&flow, id(1), "order-7", input));
+    driver.ask(driver::named_start(&flow, id(1), "order-7", input));
     let outputs = driver.step(Input::SnapshotWanted { max: 100 });
     let sizes: Vec<_> = outputs
         .iter()

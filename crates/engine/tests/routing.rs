@@ -1,8 +1,8 @@
 //! Events, children, and turns: what executions want of each other.
 
-mod common;
+mod driver;
 
-use common::{
+use driver::{
     Driver, call, child, classed, emit, id, listen, options, program, program_in, raw_program, set,
     task, text, wait,
 };
@@ -74,13 +74,13 @@ fn an_execution_publishes_once_whenever_the_node_stops() {
     driver.define(&speaker);
     driver.define(&listener);
     driver.start(&listener, id(1));
-    driver.send(common::start_of(&speaker, id(2)));
+    driver.send(driver::start_of(&speaker, id(2)));
     driver.restart();
     driver.step(Input::Turn);
     driver.restart();
     driver.work();
     assert_eq!(driver.engine.counters().completed, 0);
-    let names: Vec<_> = driver.calls.iter().map(|(_, _, call)| common::service_of(call)).collect();
+    let names: Vec<_> = driver.calls.iter().map(|(_, _, call)| driver::service_of(call)).collect();
     assert_eq!(names, ["after"], "the listener has heard one event and waits for another");
 }
 
@@ -135,7 +135,7 @@ fn a_child_survives_a_restart_at_every_point() {
         let outer = program("outer", "1.0.0", vec![child("c", "inner", true), call("after")]);
         driver.define(&inner);
         driver.define(&outer);
-        driver.send(common::start_of(&outer, id(1)));
+        driver.send(driver::start_of(&outer, id(1)));
         let mut steps = 0;
         while steps < stop_after && (driver.engine.has_work() || !driver.calls.is_empty()) {
             steps += 1;
@@ -238,7 +238,7 @@ fn a_loop_without_effects_does_not_stall_its_neighbours() {
     driver.define(&endless);
     driver.define(&quick);
     driver.start(&quick, id(2));
-    driver.send(common::start_of(&endless, id(1)));
+    driver.send(driver::start_of(&endless, id(1)));
     assert!(driver.engine.has_work(), "it gave way");
     driver.send(Ask::Signal { which: Which::Id(id(2)), event: event("go", "x") });
     let mut turns = 0;

@@ -27,14 +27,14 @@ pub struct Visit {
     pub operation: String,
     /// The digest of the whole request.
     pub request: Digest,
-    /// Whether the service acted: not if it failed, nor if it had answered this key before.
+    /// Whether the service acted: not if it failed, nor if it had acted on this key before.
     pub acted: bool,
 }
 
 /// All services, and the ledger of what they were asked.
 #[derive(Clone, Debug)]
 pub struct Services {
-    /// Whether a key that was answered before gets the same answer and nothing happens.
+    /// Whether a key that was acted on gets the same answer again and nothing more happens.
     pub deduplicating: bool,
     /// Everything that was asked, in order.
     pub ledger: Vec<Visit>,
@@ -67,7 +67,10 @@ impl Services {
             request: Digest::of(format!("{:?}", request.target).as_bytes()),
             acted: known.is_none() && matches!(answer, Answer::Succeeded(_)),
         });
-        self.answers.insert(key, answer.clone());
+        // A key is bound to what was done with it; a refusal did nothing.
+        if matches!(answer, Answer::Succeeded(_)) {
+            self.answers.insert(key, answer.clone());
+        }
         answer
     }
 

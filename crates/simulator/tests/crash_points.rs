@@ -1,9 +1,9 @@
 //! Every crash point of a run is tried: afterwards the ledger shows exactly one complete run, or
 //! exactly its compensation.
 
-mod common;
+mod flows;
 
-use common::{Tasks, plan};
+use flows::{Tasks, plan};
 use outlast_simulator::{Flow, Trial, WorldOptions, try_every_crash_point};
 use outlast_workflow::program::OnFault;
 

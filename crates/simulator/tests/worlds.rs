@@ -1,9 +1,9 @@
 //! Worlds with random faults: the same seed is the same world, and whatever happens, what must
 //! hold holds.
 
-mod common;
+mod flows;
 
-use common::{Tasks, plan};
+use flows::{Tasks, plan};
 use outlast_simulator::{Plan, World, WorldOptions, checkers};
 use outlast_workflow::program::OnFault;
 
