@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use outlast_lineage::NodeId;
+use outlast_lineage::{Epoch, NodeId};
 
 use crate::ShardId;
 
@@ -12,6 +12,9 @@ use crate::ShardId;
 pub struct EngineOptions {
     /// The node it runs on.
     pub node: NodeId,
+    /// The least epoch of the life that begins: the one the driver counted, which a restored backup
+    /// makes higher than anything the journal knows.
+    pub epoch: Epoch,
     /// The shard it is; written into every record.
     pub shard: ShardId,
     /// Random bytes, fresh in every life: what children's secrets are hidden with.
@@ -35,6 +38,7 @@ impl EngineOptions {
     pub fn new(node: NodeId) -> Self {
         Self {
             node,
+            epoch: Epoch(1),
             shard: ShardId(0),
             salt: [0; 16],
             limits: Limits::default(),

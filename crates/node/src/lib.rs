@@ -1,8 +1,21 @@
 //! The shell: driver, clock, journal, services, workers and the HTTP API.
+//!
+//! `Node::start` opens a data directory and drives an engine with it; everything else asks through
+//! the `NodeHandle` it returns.
 
+mod clock;
+mod configuration;
 pub mod data;
+mod driver;
 pub mod fixture;
 pub mod journal;
+mod node;
+pub mod random;
 pub mod services;
 pub mod store;
 pub mod workers;
+
+pub use clock::Clock;
+pub use configuration::{Checkpoints, Configuration};
+pub use driver::{Counts, HistoryLine, StartError, Stopped};
+pub use node::{Gone, JournalCounts, Node, NodeHandle};

@@ -346,7 +346,7 @@ impl Recovery<'_> {
         // What replaying put into the queue is made again below, from what it came to.
         engine.work = FairQueue::new();
         engine.unwanted.clear();
-        engine.author.epoch = Epoch(engine.author.epoch.0 + 1);
+        engine.author.epoch = Epoch(engine.author.epoch.0 + 1).max(engine.options.epoch);
         let Author { node, epoch } = engine.author;
         engine.opened = engine.record(&mut step, RecordKind::Opened { node, epoch }).0;
         engine.unsaved.mark(Subject::Node, engine.opened);

@@ -126,7 +126,13 @@ impl Journal {
     /// Waits only if more than `queue_bytes_max` are waiting already. Fails if the disk failed; if
     /// the record is too large; or if that much is waiting because the disk is full.
     pub fn append(&self, record: &[u8]) -> Result<u64, JournalError> {
-        self.queue.append(record)
+        self.queue.append(&[record])
+    }
+
+    /// Queues records so that they go to the disk together, and returns the position of the last
+    /// one. Otherwise as `append`: all of them are queued, or on an error none.
+    pub fn append_all<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<u64, JournalError> {
+        self.queue.append(records)
     }
 
     /// Waits until the record at a position is on disk. Fails as soon as that cannot be promised.

@@ -92,24 +92,29 @@ impl Queue {
         self.salt
     }
 
-    /// Queues a record and gives it its position.
-    pub(super) fn append(&self, record: &[u8]) -> Result<u64, JournalError> {
-        if RECORD_BYTES_MAX < record.len() {
-            let (bytes, limit) = (record.len(), RECORD_BYTES_MAX);
-            return Err(JournalError::TooLarge { bytes, limit });
+    /// Queues records and gives the position of the last one: all of them, or on an error none.
+    pub(super) fn append<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<u64, JournalError> {
+        let mut bytes = 0;
+        for record in records {
+            let length = record.as_ref().len();
+            if RECORD_BYTES_MAX < length {
+                return Err(JournalError::TooLarge { bytes: length, limit: RECORD_BYTES_MAX });
+            }
+            bytes += length + OVERHEAD;
         }
-        let mut state = self.room_for(record.len() + OVERHEAD)?;
-        let position = state.next;
-        let batch = state.batch;
-        let frame = Frame { position, batch, kind: Kind::Record, payload: record };
+        let mut state = self.room_for(bytes)?;
         let was_empty = state.pending.is_empty();
-        frame::encode(&mut state.pending, self.salt, &frame);
-        state.next += 1;
-        if was_empty {
+        for record in records {
+            let (position, batch) = (state.next, state.batch);
+            let frame = Frame { position, batch, kind: Kind::Record, payload: record.as_ref() };
+            frame::encode(&mut state.pending, self.salt, &frame);
+            state.next += 1;
+        }
+        if was_empty && !state.pending.is_empty() {
             state.pending_since = Some(Instant::now());
             self.filled.notify_one();
         }
-        Ok(position)
+        Ok(state.next - 1)
     }
 
     /// Waits for room while the disk is merely slow; a full disk is the caller's to know.

@@ -38,6 +38,7 @@ fn read_everything(database: &Database) -> Result<Census, Failure> {
     every_value(&transaction, tables::SNAPSHOTS, by_id("snapshots"))?;
     every_value(&transaction, tables::FINISHED, by_id("finished"))?;
     every_value(&transaction, tables::TOMBSTONES, by_id("tombstones"))?;
+    every_value(&transaction, tables::SUBJECTS, |key, sealed| opens("subjects", &[key], sealed))?;
     every_value(&transaction, tables::HISTORY, |(id, number), sealed| {
         tables::open("history", &[id], sealed).is_ok_and(|(sealed, _)| sealed == number)
     })?;

@@ -7,7 +7,7 @@ use redb::{ReadableTable, WriteTransaction};
 use super::error::Failure;
 use super::tables::{
     self, CHECKPOINT, DEFINITIONS, FINISHED, FINISHED_BY_TIME, HISTORY, INDEX, INDEX_OF, MARKS,
-    NAMES, SNAPSHOTS, TOMBSTONES, TOMBSTONES_BY_TIME,
+    NAMES, SNAPSHOTS, SUBJECTS, TOMBSTONES, TOMBSTONES_BY_TIME,
 };
 
 /// What goes into the store at once: all of it, or nothing.
@@ -17,6 +17,11 @@ pub struct Checkpoint {
     pub mark: u64,
     /// Execution, the position its snapshot was taken at, and the snapshot; nothing removes it.
     pub snapshots: Vec<(ExecutionId, u64, Option<Bytes>)>,
+    /// The key of what an engine keeps, the position its snapshot was taken at, and the snapshot;
+    /// nothing removes it.
+    pub subjects: Vec<(Vec<u8>, u64, Option<Bytes>)>,
+    /// Executions whose history is no longer wanted; removed before new lines are written.
+    pub histories_dropped: Vec<ExecutionId>,
     /// Execution, number, and what happened.
     pub history: Vec<(ExecutionId, u64, Vec<u8>)>,
     /// Definitions, each with its name.
@@ -83,6 +88,8 @@ pub(super) fn write(
     write_mark(transaction, checkpoint.mark)?;
     write_definitions(transaction, &checkpoint.definitions)?;
     write_snapshots(transaction, &checkpoint.snapshots)?;
+    write_subjects(transaction, &checkpoint.subjects)?;
+    drop_histories(transaction, &checkpoint.histories_dropped)?;
     write_history(transaction, &checkpoint.history)?;
     write_finished(transaction, &checkpoint.finished)?;
     write_index(transaction, &checkpoint.index)?;
@@ -145,6 +152,35 @@ fn write_snapshots(
             }
             None => drop(table.remove(id)?),
         }
+    }
+    Ok(())
+}
+
+fn write_subjects(
+    transaction: &WriteTransaction,
+    subjects: &[(Vec<u8>, u64, Option<Bytes>)],
+) -> Result<(), Failure> {
+    let mut table = transaction.open_table(SUBJECTS)?;
+    for (key, position, snapshot) in subjects {
+        match snapshot {
+            Some(bytes) => {
+                let sealed = tables::seal("subjects", &[key], *position, bytes);
+                table.insert(key.as_slice(), sealed.as_slice())?;
+            }
+            None => drop(table.remove(key.as_slice())?),
+        }
+    }
+    Ok(())
+}
+
+fn drop_histories(
+    transaction: &WriteTransaction,
+    executions: &[ExecutionId],
+) -> Result<(), Failure> {
+    let mut table = transaction.open_table(HISTORY)?;
+    for execution in executions {
+        let id = execution.as_bytes();
+        table.retain_in((id, 0)..=(id, u64::MAX), |_, _| false)?;
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ use redb::{Builder, Database, ReadTransaction, ReadableDatabase, WriteTransactio
 pub(crate) use check::check;
 pub use checkpoint::{Checkpoint, Definition, DefinitionName, Finished, IndexEntry};
 pub use error::StoreError;
-pub use read::{Census, Snapshot, Snapshots};
+pub use read::{Census, Snapshot, Snapshots, Subjects};
 
 use crate::journal::segment::sync_directory;
 use error::Failure;

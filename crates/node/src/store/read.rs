@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::checkpoint::{DefinitionName, Finished};
 use super::error::{Failure, StoreError};
 use super::tables::{
-    self, DEFINITIONS, FINISHED, FINISHED_BY_TIME, HISTORY, INDEX, NAMES, SNAPSHOTS, TOMBSTONES,
+    self, DEFINITIONS, FINISHED, FINISHED_BY_TIME, HISTORY, INDEX, NAMES, SNAPSHOTS, SUBJECTS,
+    TOMBSTONES,
 };
 use super::{MARKS, Store, checkpoint};
 
@@ -44,6 +45,26 @@ impl Iterator for Snapshots {
     }
 }
 
+/// Every subject's snapshot of one moment, read while you go.
+pub struct Subjects {
+    range: redb::Range<'static, &'static [u8], &'static [u8]>,
+    path: std::path::PathBuf,
+}
+
+impl Iterator for Subjects {
+    type Item = Result<Vec<u8>, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.range.next()?;
+        let read = || {
+            let (key, value) = entry?;
+            let (_, bytes) = tables::open("subjects", &[key.value()], value.value())?;
+            Ok(bytes.to_vec())
+        };
+        Some(read().map_err(|failure: Failure| failure.at(&self.path)))
+    }
+}
+
 /// How much there is in the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -73,6 +94,13 @@ impl Store {
         let range = self
             .read(|transaction| Ok(transaction.open_table(SNAPSHOTS)?.range::<&[u8; 16]>(..)?))?;
         Ok(Snapshots { range, path: self.path().to_owned() })
+    }
+
+    /// The snapshot of every subject, in the order of their keys.
+    pub fn load_subjects(&self) -> Result<Subjects, StoreError> {
+        let range =
+            self.read(|transaction| Ok(transaction.open_table(SUBJECTS)?.range::<&[u8]>(..)?))?;
+        Ok(Subjects { range, path: self.path().to_owned() })
     }
 
     /// What happened in an execution: from a number on, at most so many.

@@ -13,6 +13,8 @@ type Text = &'static str;
 
 /// Execution → sealed (journal position, snapshot).
 pub(super) const SNAPSHOTS: TableDefinition<'_, Id, Bytes> = TableDefinition::new("snapshots");
+/// A subject's key → sealed (journal position, snapshot).
+pub(super) const SUBJECTS: TableDefinition<'_, Bytes, Bytes> = TableDefinition::new("subjects");
 /// Execution and number → sealed happening.
 pub(super) const HISTORY: TableDefinition<'_, (Id, u64), Bytes> = TableDefinition::new("history");
 /// Execution → sealed (when it ended, result).
@@ -53,6 +55,7 @@ pub(super) trait EveryTable {
     /// Does it with all, in a fixed order.
     fn every_table(&mut self) -> Result<(), redb::Error> {
         self.table(SNAPSHOTS)?;
+        self.table(SUBJECTS)?;
         self.table(HISTORY)?;
         self.table(FINISHED)?;
         self.table(FINISHED_BY_TIME)?;

@@ -1,0 +1,6 @@
+//! One file per verb: what it takes (`Arguments`) and what it does (`run`).
+
+pub(crate) mod check;
+pub(crate) mod expression_worker;
+pub(crate) mod fixture;
+pub(crate) mod run;

@@ -1,0 +1,71 @@
+//! How a run ended: the output on stdout, errors at their place in the document on stderr.
+
+use std::io::IsTerminal;
+
+use outlast_engine::Detail;
+use outlast_expressions::{Value, value};
+use outlast_languages::openworkflow;
+use outlast_workflow::{Fault, Outcome};
+
+use super::line;
+use crate::exit::Exit;
+use crate::input::Document;
+
+/// Tells how an execution ended, and says what that means.
+pub(super) fn tell(detail: &Detail, flow: &Document, json: bool) -> Exit {
+    let Some(outcome) = &detail.outcome else { return Exit::Faulted };
+    if json {
+        println!("{}", line(&as_value(detail, outcome)));
+    }
+    match outcome {
+        Outcome::Completed(output) => {
+            if !json {
+                println!("{}", value::pretty(output));
+            }
+            Exit::Completed
+        }
+        Outcome::Faulted(fault) => {
+            eprint!("{}", render(fault, flow));
+            Exit::Faulted
+        }
+        Outcome::Cancelled => {
+            eprintln!("cancelled");
+            Exit::Cancelled
+        }
+        Outcome::Compensated(fault) => {
+            eprint!("{}", render(fault, flow));
+            eprintln!("compensated: what had been done is undone");
+            Exit::Compensated
+        }
+    }
+}
+
+fn as_value(detail: &Detail, outcome: &Outcome) -> Value {
+    let (output, error) = match outcome {
+        Outcome::Completed(output) => (Some(output.clone()), None),
+        Outcome::Faulted(fault) | Outcome::Compensated(fault) => (None, Some(fault.to_value())),
+        Outcome::Cancelled => (None, None),
+    };
+    let summary = &detail.summary;
+    let members = [
+        ("execution", Some(value::string(&summary.execution.to_string()))),
+        ("name", summary.name.as_deref().map(value::string)),
+        ("condition", Some(value::string(summary.condition.word()))),
+        ("output", output),
+        ("error", error),
+    ];
+    value::object(members.into_iter().filter_map(|(name, value)| Some((name, value?))))
+}
+
+/// The fault at its place in the document.
+fn render(fault: &Fault, flow: &Document) -> String {
+    let title = fault.title.as_deref().unwrap_or("the workflow failed");
+    let message = match &fault.detail {
+        Some(detail) => format!("{title}: {detail}"),
+        None => title.to_owned(),
+    };
+    let help = format!("{} (status {})", fault.kind, fault.status);
+    let pointer = fault.instance.as_deref().unwrap_or_default();
+    let color = std::io::stderr().is_terminal();
+    openworkflow::render_fault(&flow.file, &flow.text, pointer, &message, Some(&help), color)
+}

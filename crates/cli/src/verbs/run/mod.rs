@@ -1,0 +1,348 @@
+//! `outlast run`: runs a workflow here, durably, and goes on with it if it was interrupted.
+
+mod ending;
+mod progress;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use outlast_engine::{
+    Ask, Condition, Detail, Filter, Refusal, Reply, StartAsk, Summary, Which, WorkflowVersion,
+};
+use outlast_expressions::{Value, value};
+use outlast_lineage::ExecutionId;
+use outlast_node::{Configuration, Node, NodeHandle, Stopped, random};
+use outlast_workflow::Program;
+use tokio::runtime::Runtime;
+
+use crate::exit::{self, Exit, Failure};
+use crate::input::{self, Document};
+use crate::log;
+use crate::services::ServiceArguments;
+use progress::Progress;
+
+/// How long the runtime may take to end what is under way.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
+
+/// Run a workflow here, durably; run it again after an interruption to go on where it was
+#[derive(clap::Args)]
+#[command(after_help = exit::HELP)]
+pub(crate) struct Arguments {
+    /// The workflow document
+    flow: PathBuf,
+    /// Its input: JSON, or @FILE
+    #[arg(long, value_name = "JSON|@FILE", default_value = "{}")]
+    input: String,
+    /// Where what happened is kept; by default a directory of its own for every text of a document,
+    /// under $XDG_STATE_HOME/outlast/run
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// An id or a name for the execution: running it again with the same one runs nothing twice
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// Print how it ended as JSON
+    #[arg(long)]
+    json: bool,
+    /// Say nothing about progress
+    #[arg(long, short)]
+    quiet: bool,
+    /// Another document whose workflow this one runs; may be given several times
+    #[arg(long = "define", value_name = "FLOW")]
+    definitions: Vec<PathBuf>,
+    /// What is to be survived: `none` and `solo` (this machine's crashes) are what one machine can do
+    #[arg(long, value_name = "MODE")]
+    survival: Option<String>,
+    #[command(flatten)]
+    services: ServiceArguments,
+}
+
+/// Runs a workflow to its end.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    log::start("warn");
+    check_survival(arguments.survival.as_deref())?;
+    let flow = Document::read(&arguments.flow)?;
+    let others: Vec<_> =
+        arguments.definitions.iter().map(|path| Document::read(path)).collect::<Result<_, _>>()?;
+    let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    for document in others.iter().chain([&flow]) {
+        if !document.report.diagnostics.is_empty() {
+            eprint!("{}", document.problems(color));
+        }
+    }
+    if others.iter().chain([&flow]).any(|document| !document.report.is_accepted()) {
+        return Ok(Exit::BadDocument);
+    }
+    let input = input::json(&arguments.input)?;
+    let directory = match &arguments.data {
+        Some(directory) => directory.clone(),
+        None => default_directory(program_of(&flow))?,
+    };
+    let mut configuration = Configuration::new(&directory);
+    arguments.services.apply(&mut configuration)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let node = Node::start(configuration, runtime.handle())?;
+    let session = Session { node, arguments, flow: &flow, directory: &directory };
+    let exit = session.drive(&runtime, &others, input);
+    runtime.shutdown_timeout(SHUTDOWN_MAX);
+    exit
+}
+
+/// A run under way.
+struct Session<'a> {
+    node: NodeHandle,
+    arguments: &'a Arguments,
+    flow: &'a Document,
+    directory: &'a Path,
+}
+
+/// What ends a run.
+enum Event {
+    Ended(Box<Detail>),
+    Stopped(Stopped),
+    Signal(Exit),
+}
+
+impl Session<'_> {
+    fn drive(&self, runtime: &Runtime, others: &[Document], input: Value) -> anyhow::Result<Exit> {
+        runtime.block_on(async {
+            let mut programs = BTreeMap::new();
+            for document in others.iter().chain([self.flow]) {
+                let program = program_of(document);
+                self.define(program, &document.text).await?;
+                programs.insert(program.digest, Arc::clone(program));
+            }
+            let mut progress = Progress::new(&self.node, programs, self.arguments.quiet);
+            let execution = self.begin(input).await?;
+            let event = self.watch(execution, &mut progress).await?;
+            progress.finish();
+            self.end(execution, event).await
+        })
+    }
+
+    async fn define(&self, program: &Arc<Program>, text: &str) -> anyhow::Result<()> {
+        let ask = Ask::Define { program: Arc::clone(program), text: text.into() };
+        match self.ask(ask).await? {
+            Reply::Defined { .. } => Ok(()),
+            reply => bail!("unexpected reply to a definition: {reply:?}"),
+        }
+    }
+
+    /// Finds the execution to go on with, or starts one.
+    async fn begin(&self, input: Value) -> anyhow::Result<ExecutionId> {
+        let program = program_of(self.flow);
+        if self.arguments.id.is_none()
+            && let Some(summary) = self.unfinished(program, &input).await?
+        {
+            self.say_resumed(&summary);
+            return Ok(summary.execution);
+        }
+        let given = self.arguments.id.as_deref();
+        let id = given.and_then(|text| text.parse().ok());
+        let start = StartAsk {
+            id: id.unwrap_or_else(|| self.node.new_id()),
+            name: given.filter(|_| id.is_none()).map(str::to_owned),
+            namespace: program.namespace.clone(),
+            workflow: program.name.clone(),
+            version: WorkflowVersion::Digest(program.digest),
+            input,
+            salt: random::bytes(),
+        };
+        match self.ask(Ask::Start(Box::new(start))).await? {
+            Reply::Started { execution, new, .. } => {
+                self.say_started(execution, new).await?;
+                Ok(execution)
+            }
+            reply => bail!("unexpected reply to a start: {reply:?}"),
+        }
+    }
+
+    /// The unfinished execution of this very text with this very input, if there is one.
+    async fn unfinished(
+        &self,
+        program: &Program,
+        input: &Value,
+    ) -> anyhow::Result<Option<Summary>> {
+        let mut after = None;
+        loop {
+            let filter = Filter {
+                namespace: Some(program.namespace.clone()),
+                workflow: Some(program.name.clone()),
+                after,
+                ..Filter::default()
+            };
+            let Reply::Listed { executions, next } = self.ask(Ask::List(filter)).await? else {
+                bail!("unexpected reply to a list");
+            };
+            for summary in executions {
+                let candidate = !summary.condition.is_end()
+                    && summary.definition == program.digest
+                    && summary.parent.is_none();
+                if candidate && self.input_of(summary.execution).await? == *input {
+                    return Ok(Some(summary));
+                }
+            }
+            after = next;
+            if after.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn input_of(&self, execution: ExecutionId) -> anyhow::Result<Value> {
+        match self.ask(Ask::Show(Which::Id(execution))).await? {
+            Reply::Shown(detail) => Ok(detail.input),
+            reply => bail!("unexpected reply to a show: {reply:?}"),
+        }
+    }
+
+    /// Shows progress until something ends the run.
+    async fn watch(
+        &self,
+        execution: ExecutionId,
+        progress: &mut Progress,
+    ) -> anyhow::Result<Event> {
+        let waiting = self.node.ask(Ask::Wait(Which::Id(execution)));
+        tokio::pin!(waiting);
+        loop {
+            tokio::select! {
+                biased;
+                signal = signalled() => return Ok(Event::Signal(signal?)),
+                stopped = self.node.stopped() => return Ok(Event::Stopped(stopped)),
+                () = progress.next() => {}
+                reply = &mut waiting => match reply {
+                    Ok(Reply::Shown(detail)) => {
+                        progress.drain().await;
+                        return Ok(Event::Ended(detail));
+                    }
+                    Ok(reply) => bail!("unexpected reply to a wait: {reply:?}"),
+                    Err(_) => return Ok(Event::Stopped(self.node.stopped().await)),
+                },
+            }
+        }
+    }
+
+    async fn end(&self, execution: ExecutionId, event: Event) -> anyhow::Result<Exit> {
+        match event {
+            Event::Ended(detail) => {
+                let stopped = self.node.shutdown().await;
+                if stopped != Stopped::Asked {
+                    eprintln!("outlast: {stopped}");
+                }
+                Ok(ending::tell(&detail, self.flow, self.arguments.json))
+            }
+            Event::Stopped(stopped) => Err(Failure::storage(stopped.to_string()).into()),
+            Event::Signal(exit) => {
+                self.node.shutdown().await;
+                eprintln!(
+                    "interrupted: execution {execution} goes on where it was when the same command \
+                     is run again"
+                );
+                Ok(exit)
+            }
+        }
+    }
+
+    async fn ask(&self, ask: Ask) -> anyhow::Result<Reply> {
+        match self.node.ask(ask).await {
+            Ok(Reply::Refused(Refusal::StorageFull)) => {
+                Err(Failure::storage(Refusal::StorageFull.to_string()).into())
+            }
+            Ok(Reply::Refused(refusal)) => Err(Failure::usage(refusal.to_string()).into()),
+            Ok(reply) => Ok(reply),
+            Err(_) => Err(Failure::storage(self.node.stopped().await.to_string()).into()),
+        }
+    }
+
+    fn say_resumed(&self, summary: &Summary) {
+        if !self.arguments.quiet {
+            let Summary { execution, .. } = summary;
+            eprintln!("resuming execution {execution} from {}", self.directory.display());
+        }
+    }
+
+    async fn say_started(&self, execution: ExecutionId, new: bool) -> anyhow::Result<()> {
+        if self.arguments.quiet {
+            return Ok(());
+        }
+        let directory = self.directory.display();
+        if new {
+            eprintln!("execution {execution}, kept in {directory}");
+            return Ok(());
+        }
+        let Reply::Shown(detail) = self.ask(Ask::Show(Which::Id(execution))).await? else {
+            bail!("unexpected reply to a show");
+        };
+        let condition = detail.summary.condition;
+        if condition.is_end() {
+            eprintln!("execution {execution} has {} before", participle(condition));
+        } else {
+            self.say_resumed(&detail.summary);
+        }
+        Ok(())
+    }
+}
+
+const fn participle(condition: Condition) -> &'static str {
+    match condition {
+        Condition::Compensated => "been compensated",
+        Condition::Cancelled => "been cancelled",
+        other => other.word(),
+    }
+}
+
+fn program_of(document: &Document) -> &Arc<Program> {
+    document.report.program.as_ref().expect("only accepted documents are run")
+}
+
+/// Waits until the process is told to end.
+async fn signalled() -> anyhow::Result<Exit> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted.map(|()| Exit::Interrupted)
+            .context("cannot listen for interrupts"),
+        _ = terminate.recv() => Ok(Exit::Terminated),
+    }
+}
+
+/// One machine can do without anything, or survive its own crashes.
+fn check_survival(mode: Option<&str>) -> anyhow::Result<()> {
+    match mode {
+        None | Some("none" | "solo") => Ok(()),
+        Some(
+            mode @ ("passive" | "active" | "partition-tolerant" | "backups" | "ring" | "monitors"),
+        ) => Err(Failure::usage(format!(
+            "--survival {mode} needs several nodes, which `run` does not start; use `none` or \
+             `solo`, which survive every crash of this machine while its disk is whole"
+        ))
+        .into()),
+        Some(other) => {
+            let modes = "none, solo, passive, active, partition-tolerant, backups, ring, monitors";
+            Err(Failure::usage(format!("--survival {other}: expected one of {modes}")).into())
+        }
+    }
+}
+
+/// A directory for this very text: another text is another directory, so that editing a document
+/// never disturbs what an earlier text left unfinished.
+fn default_directory(program: &Program) -> anyhow::Result<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let state = variable("XDG_STATE_HOME")
+        .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
+        .ok_or_else(|| anyhow!("neither XDG_STATE_HOME nor HOME is set; give --data DIR"))?;
+    let digest = program.digest.to_string();
+    let name = format!("{}.{}-{}", program.namespace, program.name, &digest[..12]);
+    Ok(state.join("outlast/run").join(name))
+}
+
+/// The value as one line of JSON.
+fn line(output: &Value) -> String {
+    value::to_text(output)
+}

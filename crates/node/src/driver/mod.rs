@@ -1,0 +1,337 @@
+//! The driver: the one thread that owns the engine and carries out what it wants.
+//!
+//! A round takes everything that has arrived, steps the engine through it, gives the records of all
+//! these steps to the journal together, and does what the engine ordered as far as the records it
+//! depends on are durable. Without anything to do the thread sleeps until something arrives or the
+//! engine's alarm is due.
+//!
+//! Invariants:
+//! - No output leaves before the record it names is durable; those that wait leave in order.
+//! - A step's record is given to the journal before the next round begins.
+//! - After a failed sync nothing leaves any more.
+
+mod calls;
+mod checkpoints;
+mod history;
+mod inbox;
+mod start;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_engine::{Action, Caller, Counters, Engine, Input, Output, Position, Reply, Report};
+use outlast_lineage::Time;
+use tokio::sync::{broadcast, oneshot};
+
+pub(crate) use history::History;
+pub use history::HistoryLine;
+pub(crate) use inbox::{Inbox, Message, Rejected};
+pub use start::StartError;
+pub(crate) use start::{Started, start};
+
+use crate::clock::Clock;
+use crate::journal::{Journal, JournalError};
+use calls::Calls;
+use checkpoints::Checkpoints;
+use inbox::{Marks, Storage};
+
+/// How many steps a round takes before it looks at what has arrived meanwhile.
+const STEPS_PER_ROUND: usize = 1024;
+/// After how many bytes of records a round ends, so that they are on their way to the disk.
+const BYTES_PER_ROUND: usize = 1024 * 1024;
+/// How often records that a full disk did not take are offered again.
+const FULL_PAUSE: Duration = Duration::from_millis(250);
+
+/// Why a driver ended.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Stopped {
+    /// Someone asked for it; everything is stored.
+    #[error("the node was stopped")]
+    Asked,
+    /// The disk failed. What was not acknowledged may be lost, nothing else.
+    #[error(
+        "the node stopped itself because its storage failed: {0}; nothing that was acknowledged is \
+         lost, start it again when the disk is whole"
+    )]
+    StorageFailed(Arc<str>),
+    /// Something that must always hold did not. What is recorded is whole.
+    #[error("the node stopped itself because of a mistake in it; start it again")]
+    Broken,
+}
+
+/// What a driver and its engine counted, and what is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// What the engine counted.
+    pub engine: Counters,
+    /// Calls and evaluations under way.
+    pub calls: usize,
+    /// Requests that wait for their reply.
+    pub callers: usize,
+}
+
+/// Owns the engine.
+pub(crate) struct Driver {
+    engine: Engine,
+    clock: Arc<Clock>,
+    inbox: Arc<Inbox>,
+    journal: Arc<Journal>,
+    calls: Calls,
+    checkpoints: Checkpoints,
+    history: Arc<History>,
+    reports: broadcast::Sender<Arc<Report>>,
+    /// Who waits for a reply.
+    callers: BTreeMap<Caller, oneshot::Sender<Reply>>,
+    /// Answers that came at once and are inputs of the next steps.
+    answers: VecDeque<Input>,
+    /// Records that the journal has not been given yet.
+    records: Vec<Vec<u8>>,
+    record_bytes: usize,
+    /// What waits for its record, in the order in which it leaves.
+    held: VecDeque<(Position, Action)>,
+    durable: Position,
+    alarm: Option<Time>,
+    full: bool,
+    stopping: bool,
+    /// Whether the wall clock was found to have parted from the node's.
+    parted: bool,
+}
+
+impl Driver {
+    /// Drives until the end, and says why it came.
+    pub(crate) fn run(mut self) -> Stopped {
+        let mut messages = Vec::new();
+        let stopped = loop {
+            let wait = self.pause();
+            let marks = self.inbox.take(&mut messages, wait);
+            if let Err(stopped) = self.round(marks, &mut messages) {
+                break stopped;
+            }
+            if self.stopping && self.is_settled() {
+                break Stopped::Asked;
+            }
+        };
+        self.inbox.close();
+        self.calls.end();
+        self.checkpoints.end();
+        stopped
+    }
+
+    /// One round: what arrived, what is due, what waits for its turn.
+    fn round(&mut self, marks: Marks, messages: &mut Vec<Message>) -> Result<(), Stopped> {
+        self.note(marks)?;
+        for message in messages.drain(..) {
+            self.take(message);
+        }
+        let now = self.clock.now();
+        if self.alarm.is_some_and(|alarm| alarm <= now) {
+            self.alarm = None;
+            self.look_at_the_wall_clock();
+            self.step(Input::AlarmRang);
+        }
+        self.work();
+        if let Some(max) = self.checkpoints.due(self.engine.position(), now) {
+            self.step(Input::SnapshotWanted { max });
+        }
+        self.flush()
+    }
+
+    /// How long the inbox may keep the driver waiting.
+    fn pause(&self) -> Option<Duration> {
+        if !self.answers.is_empty() || (self.engine.has_work() && !self.stopping) {
+            return Some(Duration::ZERO);
+        }
+        if self.full && !self.records.is_empty() {
+            return Some(FULL_PAUSE);
+        }
+        let next = [self.alarm, self.checkpoints.next()].into_iter().flatten().min()?;
+        Some(next.since(self.clock.now()))
+    }
+
+    /// Takes what the journal says, and lets go what waited for it.
+    fn note(&mut self, marks: Marks) -> Result<(), Stopped> {
+        match marks.storage {
+            Storage::Accepting if self.full && self.flush_full()? => {
+                tracing::info!("the disk takes records again");
+                self.full = false;
+                self.step(Input::StorageFreed);
+            }
+            Storage::Full(reason) if !self.full => self.fill(&reason),
+            Storage::Failed(reason) => return Err(Stopped::StorageFailed(reason)),
+            Storage::Accepting | Storage::Full(_) => {}
+        }
+        self.durable = Position(marks.durable);
+        while let Some((after, _)) = self.held.front()
+            && *after <= self.durable
+        {
+            let (_, action) = self.held.pop_front().expect("there is a first");
+            self.carry_out(action);
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, reason: &str) {
+        tracing::error!(reason, "the disk is full; no new work is accepted until there is room");
+        self.full = true;
+        self.step(Input::StorageFull);
+    }
+
+    /// Offers the journal what it did not take before. Says whether it has everything now.
+    fn flush_full(&mut self) -> Result<bool, Stopped> {
+        self.flush()?;
+        Ok(self.records.is_empty())
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Asked { caller, ask, reply } => {
+                self.callers.insert(caller, reply);
+                self.step(Input::Asked { caller, ask: *ask });
+            }
+            Message::Left(caller) => {
+                if self.callers.remove(&caller).is_some() {
+                    self.step(Input::CallerLeft(caller));
+                }
+            }
+            Message::Answered { execution, ticket, answer } => {
+                self.calls.ended(execution, ticket);
+                self.step(Input::Answered { execution, ticket, answer });
+            }
+            Message::Evaluated { execution, ticket, result } => {
+                self.calls.ended(execution, ticket);
+                self.step(Input::Evaluated { execution, ticket, result });
+            }
+            Message::Stored(stored) => self.checkpoints.stored(*stored, self.clock.now()),
+            // Whoever no longer wants to know needs no answer.
+            Message::Count(reply) => drop(reply.send(self.counts())),
+            Message::Stop => self.stopping = true,
+        }
+    }
+
+    /// Steps through answers and waiting work in turn, within bounds.
+    fn work(&mut self) {
+        for _ in 0..STEPS_PER_ROUND {
+            let answered = self.answers.pop_front().map(|answer| self.step(answer)).is_some();
+            let has_work = self.engine.has_work() && !self.stopping;
+            if has_work {
+                self.step(Input::Turn);
+            }
+            if !(answered || has_work) || BYTES_PER_ROUND < self.record_bytes {
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self, input: Input) {
+        let outputs = self.engine.step(self.clock.now(), input);
+        self.sort(outputs);
+    }
+
+    /// Does what may be done now and holds the rest back.
+    fn sort(&mut self, outputs: Vec<Output>) {
+        for Output { after, action } in outputs {
+            match after {
+                Some(after) if self.durable < after => self.held.push_back((after, action)),
+                _ => self.carry_out(action),
+            }
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Persist { record, .. } => {
+                self.checkpoints.recorded(record.len(), self.clock.now());
+                self.record_bytes += record.len();
+                self.records.push(record);
+            }
+            // After the end was asked for, nothing new begins; the next life asks again.
+            Action::Call { .. } | Action::Evaluate { .. } if self.stopping => {}
+            Action::Call { execution, ticket, request } => {
+                if let Some(answer) = self.calls.call(execution, ticket, request) {
+                    self.answers.push_back(Input::Answered { execution, ticket, answer });
+                }
+            }
+            Action::Abandon { execution, ticket } => self.calls.abandon(execution, ticket),
+            Action::Evaluate { execution, ticket, request } => {
+                self.calls.evaluate(execution, ticket, *request);
+            }
+            Action::SetAlarm(alarm) => self.alarm = alarm,
+            Action::Reply { caller, reply } => {
+                if let Some(waiting) = self.callers.remove(&caller) {
+                    // Whoever no longer waits needs no answer.
+                    let _ = waiting.send(reply);
+                }
+            }
+            Action::Snapshot { subject, as_of, bytes } => {
+                self.checkpoints.snapshot(subject, as_of, bytes);
+            }
+            Action::Compactable { replay_from } => self.checkpoints.compactable(replay_from),
+            Action::Forget(subject) => self.checkpoints.forget(subject),
+            Action::Report(report) => self.report(report),
+        }
+    }
+
+    /// Keeps what happened, and tells whoever watches.
+    fn report(&mut self, report: Report) {
+        let report = match report {
+            Report::Happened { execution, position, time, happenings } => {
+                let happenings = self.history.keep(execution, position, time, happenings);
+                Report::Happened { execution, position, time, happenings }
+            }
+            other => other,
+        };
+        if 0 < self.reports.receiver_count() {
+            // Nobody may be left to hear it.
+            let _ = self.reports.send(Arc::new(report));
+        }
+    }
+
+    /// Gives the round's records to the journal.
+    fn flush(&mut self) -> Result<(), Stopped> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        match self.journal.append_all(&self.records) {
+            Ok(last) => {
+                let expected = self.engine.position().0;
+                assert_eq!(last, expected, "engine and journal count the same records");
+                self.records.clear();
+                self.record_bytes = 0;
+                Ok(())
+            }
+            Err(JournalError::Full(reason)) => {
+                if !self.full {
+                    self.fill(&reason);
+                }
+                Ok(())
+            }
+            Err(error) => Err(Stopped::StorageFailed(error.to_string().into())),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let (calls, callers) = (self.calls.under_way(), self.callers.len());
+        Counts { engine: self.engine.counters(), calls, callers }
+    }
+
+    /// Whether everything that was done is stored and told.
+    fn is_settled(&self) -> bool {
+        let stored = self.records.is_empty() && self.held.is_empty();
+        // A full disk may stay full: what waits for it was never acknowledged.
+        self.full || (stored && self.answers.is_empty())
+    }
+
+    fn look_at_the_wall_clock(&mut self) {
+        let parted = self.clock.parted();
+        if let Some(apart) = parted.filter(|_| !self.parted) {
+            let apart = apart.as_secs();
+            tracing::warn!(
+                apart_seconds = apart,
+                "the wall clock was changed; timers go on by the clock of this node, which follows \
+                 the wall clock again after a restart"
+            );
+        }
+        self.parted = parted.is_some();
+    }
+}
