@@ -9,7 +9,7 @@ use minicbor::{Decode, Encode};
 use outlast_lineage::{BranchId, Digest, Effect, EffectId};
 
 use super::branch::{Branch, BranchPatch};
-use super::datum::Large;
+use super::datum::{Datum, Large};
 use super::join::{Counts, Join, JoinId, Slot};
 use super::plan::{Plan, PlanEntry, PlanId};
 use super::{Execution, Head};
@@ -78,6 +78,8 @@ pub(crate) struct JoinPatch {
     counts: Counts,
     #[n(2)]
     slots: Vec<(u32, Slot)>,
+    #[n(3)]
+    items: Option<Datum>,
 }
 
 /// Which parts of an execution a step laid hands on.
@@ -119,8 +121,8 @@ impl Execution {
         for id in touched.joins {
             match self.joins.get_mut(&id) {
                 Some(join) => {
-                    let slots = join.take_changes();
-                    delta.joins.push(JoinPatch { id, counts: join.counts.clone(), slots });
+                    let (slots, items) = join.take_changes();
+                    delta.joins.push(JoinPatch { id, counts: join.counts.clone(), slots, items });
                 }
                 None => delta.joins_gone.push(id),
             }
@@ -153,7 +155,7 @@ impl Execution {
         }
         for patch in &delta.joins {
             let join: &mut Join = self.joins.entry(patch.id).or_default();
-            join.apply(patch.counts.clone(), &patch.slots);
+            join.apply(patch.counts.clone(), &patch.slots, patch.items.as_ref());
         }
         delta.plans_gone.iter().for_each(|id| drop(self.plans.remove(id)));
         delta.joins_gone.iter().for_each(|id| drop(self.joins.remove(id)));

@@ -21,8 +21,13 @@ pub(crate) struct Join {
     pub(crate) counts: Counts,
     #[n(1)]
     slots: BTreeMap<u32, Slot>,
+    /// What is gone over, for loops. It never changes, so it travels only once.
+    #[n(2)]
+    items: Option<Datum>,
     #[cbor(skip)]
     touched: BTreeSet<u32>,
+    #[cbor(skip)]
+    new_items: bool,
 }
 
 /// The numbers of a join; small, so they travel whole.
@@ -37,17 +42,14 @@ pub(crate) struct Counts {
     /// How many are under way.
     #[n(2)]
     pub(crate) live: u32,
-    /// What is gone over, for loops and scatters.
-    #[n(3)]
-    pub(crate) items: Option<Datum>,
     /// The first error of a competing branch.
-    #[n(4)]
+    #[n(3)]
     pub(crate) fault: Option<Fault>,
 }
 
 impl PartialEq for Join {
     fn eq(&self, other: &Self) -> bool {
-        self.counts == other.counts && self.slots == other.slots
+        self.counts == other.counts && self.slots == other.slots && self.items == other.items
     }
 }
 
@@ -70,6 +72,16 @@ impl Join {
     /// The next delta must carry the whole join.
     pub(crate) fn mark_new(&mut self) {
         self.touched = self.slots.keys().copied().collect();
+        self.new_items = true;
+    }
+
+    pub(crate) fn set_items(&mut self, items: Datum) {
+        self.items = Some(items);
+        self.new_items = true;
+    }
+
+    pub(crate) fn items(&self) -> Option<&Datum> {
+        self.items.as_ref()
     }
 
     pub(crate) fn fill(&mut self, index: u32, slot: Slot) {
@@ -85,14 +97,19 @@ impl Join {
         &self.slots
     }
 
-    /// What changed since this was last asked.
-    pub(crate) fn take_changes(&mut self) -> Vec<(u32, Slot)> {
+    /// What changed since this was last asked: slots, and the items if they are new.
+    pub(crate) fn take_changes(&mut self) -> (Vec<(u32, Slot)>, Option<Datum>) {
         let touched = std::mem::take(&mut self.touched);
-        touched.into_iter().map(|index| (index, self.slots[&index].clone())).collect()
+        let slots = touched.into_iter().map(|index| (index, self.slots[&index].clone()));
+        let items = std::mem::take(&mut self.new_items).then(|| self.items.clone()).flatten();
+        (slots.collect(), items)
     }
 
-    pub(crate) fn apply(&mut self, counts: Counts, slots: &[(u32, Slot)]) {
+    pub(crate) fn apply(&mut self, counts: Counts, slots: &[(u32, Slot)], items: Option<&Datum>) {
         self.counts = counts;
         self.slots.extend(slots.iter().cloned());
+        if let Some(items) = items {
+            self.items = Some(items.clone());
+        }
     }
 }

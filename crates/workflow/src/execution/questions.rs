@@ -166,7 +166,7 @@ impl Execution {
             names.entries(plan.entries());
         }
         for join in self.joins.values() {
-            join.counts.items.iter().for_each(|items| names.datum(items));
+            join.items().into_iter().for_each(|items| names.datum(items));
             for slot in join.slots().values() {
                 names.datum(&slot.data);
                 slot.context.iter().for_each(|context| names.datum(context));

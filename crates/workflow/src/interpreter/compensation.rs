@@ -391,11 +391,12 @@ impl Machine<'_> {
             other => other,
         };
         let variables = self.visible_variables(branch);
+        // One rollback may fork again and again: its parts are told apart by the join's number.
+        let path = branch.top().expect("rolling back has a frame").path;
+        let around = path.inside(TaskId(join.0.number), u64::MAX - 2);
         for (slot, list) in lists.into_iter().enumerate() {
-            // The slot is told apart from those of other parts by the join's own number.
-            let slot = (join.0.number << 8) | slot as u32;
-            let data = branch.data().clone();
-            let mut part = self.new_branch(branch, slot, data, variables.clone());
+            let (slot, data) = (slot as u32, branch.data().clone());
+            let mut part = self.new_branch_at(branch, around, slot, data, variables.clone());
             self.push_compensation(&mut part, list, on_failure);
             self.wake(part);
         }

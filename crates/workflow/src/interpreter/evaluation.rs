@@ -252,7 +252,7 @@ impl Machine<'_> {
     }
 
     /// All variables that are visible at the top of a branch, for branches that are forked there.
-    pub(super) fn visible_variables(&self, branch: &Branch) -> Vec<(String, Datum)> {
+    pub(super) fn visible_variables(&mut self, branch: &Branch) -> Vec<(String, Datum)> {
         let mut variables = branch.birth.variables.clone();
         for frame in branch.frames() {
             let names: Vec<&str> = match &self.program.task(frame.task).kind {
@@ -264,8 +264,8 @@ impl Machine<'_> {
             for name in names {
                 if let Some(value) = self.variable_of(frame, name) {
                     variables.retain(|(known, _)| known != name);
-                    // Items are parts of values that are here already; large ones stay shared.
-                    variables.push((name.to_owned(), Datum::Small(value)));
+                    let datum = self.intern(value);
+                    variables.push((name.to_owned(), datum));
                 }
             }
         }

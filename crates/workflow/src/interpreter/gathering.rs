@@ -50,6 +50,18 @@ impl Machine<'_> {
         variables: Vec<(String, Datum)>,
     ) -> Branch {
         let around = branch.top().expect("a task forks").path;
+        self.new_branch_at(branch, around, slot, data, variables)
+    }
+
+    /// The same with a place of its own, for a task that forks more than once.
+    pub(super) fn new_branch_at(
+        &mut self,
+        branch: &Branch,
+        around: Path,
+        slot: u32,
+        data: Datum,
+        variables: Vec<(String, Datum)>,
+    ) -> Branch {
         let incarnation = self.incarnation(branch);
         let id = branch_id(around, incarnation, slot);
         let plan = PlanId(Ticket { branch: id, number: 0 });
@@ -73,9 +85,9 @@ impl Machine<'_> {
     pub(super) fn begin_concurrent_loop(&mut self, branch: &mut Branch, items: Datum) -> Turn {
         let join = JoinId(branch.ticket());
         let total = length(&self.value(&items)) as u32;
-        let counts = &mut self.join_mut(join).counts;
-        counts.total = total;
-        counts.items = Some(items);
+        let gathering = self.join_mut(join);
+        gathering.counts.total = total;
+        gathering.set_items(items);
         self.set_activity(branch, Activity::Gather(join));
         self.fill_window(branch, join)
     }
@@ -88,6 +100,8 @@ impl Machine<'_> {
             unreachable!("only loops have a window")
         };
         let inherited = self.visible_variables(branch);
+        let items = self.execution.joins[&join].items().expect("a loop goes over items").clone();
+        let items = self.value(&items);
         loop {
             let counts = &self.execution.joins[&join].counts;
             let (next, live, total) = (counts.next, counts.live, counts.total);
@@ -97,10 +111,9 @@ impl Machine<'_> {
             if total <= next || *concurrency <= live {
                 return Turn::Wait;
             }
-            let items = counts.items.clone().expect("a loop goes over items");
-            let item = element(&self.value(&items), next as usize).unwrap_or_default();
+            let item = element(&items, next as usize).unwrap_or_default();
             let mut variables = inherited.clone();
-            variables.push((each.clone(), Datum::Small(item)));
+            variables.push((each.clone(), self.intern(item)));
             variables.push((at.clone(), Datum::Small(value::integer(i64::from(next)))));
             let data = branch.top().expect("a task is being run").input.clone();
             let mut child = self.new_branch(branch, next, data, variables);
@@ -215,7 +228,7 @@ impl Machine<'_> {
         if let Some(context) = winner.context {
             parent.set_context(context);
         }
-        for loser in losers {
+        for (_, loser) in losers {
             self.undo_aside(parent, loser);
         }
     }

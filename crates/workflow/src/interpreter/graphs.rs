@@ -1,5 +1,7 @@
 //! Graph regions: steps start when what they need is there.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use outlast_expressions::{Value, value};
 
 use super::evaluation::Sight;
@@ -23,10 +25,26 @@ enum Readiness {
 
 impl Machine<'_> {
     pub(super) fn begin_graph(&mut self, branch: &mut Branch, graph: &Graph) -> Turn {
+        if let Some(fault) = self.cycle(graph) {
+            return self.raise(branch, fault);
+        }
         let join = JoinId(branch.ticket());
         self.join_mut(join).counts.total = graph.steps.len() as u32;
         self.set_activity(branch, Activity::Gather(join));
         self.next_of_graph(branch, join, graph, None)
+    }
+
+    /// What is wrong with a region whose steps wait for each other.
+    fn cycle(&self, graph: &Graph) -> Option<Fault> {
+        let order = in_order(graph);
+        let stuck = (0..graph.steps.len() as u32).filter(|step| !order.contains(step));
+        let names: Vec<String> = stuck
+            .map(|step| format!("`{}`", self.program.task(graph.steps[step as usize].task).name))
+            .collect();
+        (!names.is_empty()).then(|| {
+            let detail = format!("these steps wait for each other: {}", names.join(", "));
+            Fault::new(FaultKind::Configuration, "the graph has a cycle", detail)
+        })
     }
 
     /// Starts every step that can start now; `filled` is the one whose output just came.
@@ -161,18 +179,18 @@ impl Machine<'_> {
             }
             Some(_) => {
                 let join = JoinId(child.ticket());
-                self.join_mut(join).counts.items = Some(data.clone());
+                self.join_mut(join);
                 let task = branch.top().expect("a graph has a frame").task;
                 let activity = Activity::Scatter { join, step: index };
                 let path = child.birth.path.inside(task, u64::from(index));
+                // It begins in a turn of its own: an error in it needs the region to be in its place.
                 child.push(self.frame(task, path, data, activity));
-                let turn = self.begin_scatter(&mut child, join, index);
-                self.settle(child, turn);
+                self.wake(child);
             }
         }
     }
 
-    fn begin_scatter(&mut self, branch: &mut Branch, join: JoinId, step: u32) -> Turn {
+    pub(super) fn begin_scatter(&mut self, branch: &mut Branch, join: JoinId, step: u32) -> Turn {
         let (scatter, input) = self.scatter(branch, step);
         match combinations(scatter, &input) {
             Ok(total) => self.join_mut(join).counts.total = total,
@@ -244,6 +262,8 @@ impl Machine<'_> {
             let plan = branch.birth.plan;
             self.plan_mut(plan).push(PlanEntry::Parallel(plans));
         }
+        let contexts = join.slots().values().filter_map(|slot| slot.context.clone());
+        self.merge_contexts(branch, contexts.collect());
         let lengths = lengths(scatter, input);
         let list = match scatter.method {
             ScatterMethod::NestedCross => nest(&mut outputs.into_iter(), &lengths),
@@ -257,24 +277,20 @@ impl Machine<'_> {
 
     fn graph_done(&mut self, branch: &mut Branch, join: JoinId, graph: &Graph) -> Turn {
         let finished = self.drop_join(join);
-        let missing = graph.steps.len() - finished.slots().len();
-        if missing > 0 {
-            let detail = format!("{missing} steps wait for each other");
-            let title = "the graph has a cycle";
-            return self.raise(branch, Fault::new(FaultKind::Configuration, title, detail));
-        }
+        assert_eq!(finished.slots().len(), graph.steps.len(), "a graph without cycles ends");
         let outputs = finished.slots().iter().map(|(index, slot)| {
             let task = graph.steps[*index as usize].task;
             (self.program.task(task).name.as_str(), self.value(&slot.data))
         });
         let object = value::object(outputs.collect::<Vec<_>>());
-        let plans = finished.slots().values().map(|slot| slot.plan.clone());
-        let plans: Vec<Vec<PlanEntry>> = plans.filter(|plan| !plan.is_empty()).collect();
-        if !plans.is_empty() {
-            // Steps may depend on each other; the later in the list is undone first.
+        let plans = finished.slots().iter().map(|(step, slot)| (*step, slot.plan.clone()));
+        let entries = in_order_of_steps(graph, plans);
+        if !entries.is_empty() {
             let around = self.scope_around(branch, branch.frames().len());
-            self.plan_mut(around).extend(plans.into_iter().flatten());
+            self.plan_mut(around).extend(entries);
         }
+        let contexts = finished.slots().values().filter_map(|slot| slot.context.clone());
+        self.merge_contexts(branch, contexts.collect());
         let output = match &graph.output {
             None => object,
             Some(template) => {
@@ -289,6 +305,48 @@ impl Machine<'_> {
         branch.set_data(data);
         self.complete(branch)
     }
+}
+
+/// What steps did, so that a step is undone only after all that may have used what it made.
+pub(super) fn in_order_of_steps(
+    graph: &Graph,
+    plans: impl IntoIterator<Item = (u32, Vec<PlanEntry>)>,
+) -> Vec<PlanEntry> {
+    let mut plans: BTreeMap<u32, Vec<PlanEntry>> =
+        plans.into_iter().filter(|(_, plan)| !plan.is_empty()).collect();
+    if plans.is_empty() {
+        return Vec::new();
+    }
+    in_order(graph).into_iter().filter_map(|step| plans.remove(&step)).flatten().collect()
+}
+
+/// The steps, each after all it waits for; without those that wait for each other.
+fn in_order(graph: &Graph) -> Vec<u32> {
+    let mut waits_for: Vec<usize> =
+        (0..graph.steps.len()).map(|step| predecessors(graph, step)).collect();
+    let free = waits_for.iter().enumerate().filter(|(_, count)| **count == 0);
+    let mut order: Vec<u32> = free.map(|(step, _)| step as u32).collect();
+    let mut next = 0;
+    while let Some(step) = order.get(next) {
+        next += 1;
+        for after in successors(graph, *step as usize).into_iter().rev() {
+            waits_for[after as usize] -= 1;
+            if waits_for[after as usize] == 0 {
+                order.push(after);
+            }
+        }
+    }
+    order
+}
+
+/// How many steps a step waits for.
+fn predecessors(graph: &Graph, step: usize) -> usize {
+    let by_link = graph.links.iter().filter(|link| link.to == step).map(|link| link.from);
+    let by_data = graph.steps[step].inputs.iter().filter_map(|(_, source)| match source {
+        Source::Step { step, .. } => Some(*step),
+        Source::Region(_) => None,
+    });
+    by_link.chain(by_data).collect::<BTreeSet<usize>>().len()
 }
 
 /// The steps that wait for a step.

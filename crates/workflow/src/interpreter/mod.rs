@@ -296,13 +296,13 @@ impl<'a> Machine<'a> {
             Activity::Loop { .. } => self.next_iteration(branch),
             Activity::Compensating(_) => self.next_undo(branch),
             Activity::Item(..) => self.next_item_phase(branch),
+            Activity::Scatter { join, step } => self.begin_scatter(branch, *join, *step),
             Activity::Output => self.transform_output(branch),
             Activity::Capture => self.capture(branch),
             Activity::Export => self.export(branch),
             Activity::Function { .. }
             | Activity::Try(_)
             | Activity::Gather(_)
-            | Activity::Scatter { .. }
             | Activity::Waiting(_)
             | Activity::Calling(_)
             | Activity::Publishing { .. }

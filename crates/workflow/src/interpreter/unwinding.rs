@@ -4,11 +4,12 @@
 use outlast_lineage::BranchId;
 
 use super::gathering::branch_id;
+use super::graphs::in_order_of_steps;
 use super::{Machine, Turn};
 use crate::execution::{
     Activity, Birth, Branch, Failure, Frame, Path, Plan, PlanEntry, PlanId, TryStage,
 };
-use crate::program::Undo;
+use crate::program::{Kind, Undo};
 use crate::{Command, Happening, TaskId, Ticket};
 
 impl Machine<'_> {
@@ -54,10 +55,13 @@ impl Machine<'_> {
             Activity::Gather(join) | Activity::Scatter { join, .. } => {
                 let mut lists = self.stop_children(branch);
                 let join = self.drop_join(*join);
-                lists.extend(join.slots().values().map(|slot| slot.plan.clone()));
-                lists.retain(|list| !list.is_empty());
-                if !lists.is_empty() {
-                    entries.push(PlanEntry::Parallel(lists));
+                lists.extend(join.slots().iter().map(|(slot, left)| (*slot, left.plan.clone())));
+                let task = frames.last().expect("it is the last frame's").task;
+                match (&self.program.task(task).kind, activity) {
+                    (Kind::Graph(graph), Activity::Gather(_)) => {
+                        entries.extend(in_order_of_steps(graph, lists));
+                    }
+                    _ => entries.extend(side_by_side(lists)),
                 }
             }
             Activity::Try(trying) => {
@@ -92,7 +96,7 @@ impl Machine<'_> {
                 if let Some(join) = compensating.parts {
                     let lists = self.stop_children(branch);
                     self.drop_join(join);
-                    entries.push(PlanEntry::Parallel(lists));
+                    entries.extend(side_by_side(lists));
                 }
                 if let Some(results) = compensating.results {
                     self.drop_join(results);
@@ -117,16 +121,16 @@ impl Machine<'_> {
         compensation.as_ref().is_some_and(|known| matches!(known.undo, Undo::Run(_)))
     }
 
-    /// Stops every branch that fills a slot of the join a branch waits at.
-    pub(super) fn stop_children(&mut self, parent: &Branch) -> Vec<Vec<PlanEntry>> {
-        let children: Vec<BranchId> = self
+    /// Stops every branch that fills a slot of the join a branch waits at; gives what each did.
+    pub(super) fn stop_children(&mut self, parent: &Branch) -> Vec<(u32, Vec<PlanEntry>)> {
+        let children: Vec<(u32, BranchId)> = self
             .execution
             .branches
             .values()
             .filter(|child| child.birth.parent == Some(parent.id()))
-            .map(Branch::id)
+            .map(|child| (child.birth.slot, child.id()))
             .collect();
-        children.into_iter().map(|child| self.stop_branch(child)).collect()
+        children.into_iter().map(|(slot, child)| (slot, self.stop_branch(child))).collect()
     }
 
     /// Stops a branch; gives what it did, oldest first.
@@ -196,4 +200,11 @@ impl Machine<'_> {
         self.push_compensation(&mut branch, entries, Failure::Park);
         self.settle(branch, Turn::Again);
     }
+}
+
+/// What branches did that do not depend on each other.
+fn side_by_side(lists: Vec<(u32, Vec<PlanEntry>)>) -> Option<PlanEntry> {
+    let lists: Vec<Vec<PlanEntry>> =
+        lists.into_iter().map(|(_, list)| list).filter(|list| !list.is_empty()).collect();
+    (!lists.is_empty()).then_some(PlanEntry::Parallel(lists))
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use outlast_expressions::{Filter, Value, value};
 use outlast_lineage::Digest;
 use outlast_workflow::program::{
-    Backoff, Catch, Class, Compensation, CompensationOrder, ErrorFilter, Expression, Flow, Kind,
-    OnFailure, OnFault, Place, RetryPolicy, Service, Task, Template, Traits, Transform, Undo,
+    self as graph, Backoff, Catch, Class, Compensation, CompensationOrder, ErrorFilter, Expression,
+    Flow, Graph, Kind, Link, OnFailure, OnFault, Place, RetryPolicy, Scatter, ScatterMethod,
+    Service, Source, Task, Template, Traits, Transform, Undo,
 };
 use outlast_workflow::{Program, TaskId};
 
@@ -53,6 +54,51 @@ pub enum Node {
     Child(&'static str),
     /// The first if the data is truthy under this expression.
     If(&'static str, Box<Self>),
+    /// Steps ordered by data and by links `(from, to, condition)`.
+    Graph(Vec<Step>, Vec<(usize, usize, Option<&'static str>)>),
+    /// Any task, for what the others cannot say.
+    Task(Box<Task>),
+}
+
+/// One step of a graph.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub node: Node,
+    pub inputs: Vec<(&'static str, From)>,
+    pub when: Option<&'static str>,
+    pub scatter: Option<(Vec<&'static str>, ScatterMethod, u32)>,
+}
+
+/// Where an input of a step comes from.
+#[derive(Clone, Debug)]
+pub enum From {
+    /// An expression on the region's input.
+    Region(&'static str),
+    /// The output of a step.
+    Step(usize),
+    /// A part of the output of a step.
+    Part(usize, &'static str),
+}
+
+impl Step {
+    pub fn new(node: Node) -> Self {
+        Self { node, inputs: Vec::new(), when: None, scatter: None }
+    }
+
+    pub fn input(mut self, name: &'static str, from: From) -> Self {
+        self.inputs.push((name, from));
+        self
+    }
+
+    pub fn when(mut self, condition: &'static str) -> Self {
+        self.when = Some(condition);
+        self
+    }
+
+    pub fn scatter(mut self, over: &[&'static str], method: ScatterMethod, window: u32) -> Self {
+        self.scatter = Some((over.to_vec(), method, window));
+        self
+    }
 }
 
 pub fn program(root: Node) -> Arc<Program> {
@@ -200,6 +246,47 @@ impl Builder {
                 task.condition = Some(condition);
                 self.put(task)
             }
+            Node::Graph(steps, links) => self.graph(steps, links),
+            Node::Task(task) => self.put(*task),
+        }
+    }
+
+    fn graph(
+        &mut self,
+        steps: Vec<Step>,
+        links: Vec<(usize, usize, Option<&'static str>)>,
+    ) -> TaskId {
+        let steps = steps.into_iter().map(|step| graph::Step {
+            inputs: step
+                .inputs
+                .iter()
+                .map(|(name, from)| ((*name).to_owned(), self.source(from)))
+                .collect(),
+            when: step.when.map(|when| self.expression(when)),
+            scatter: step.scatter.map(|(over, method, window)| Scatter {
+                over: over.into_iter().map(str::to_owned).collect(),
+                method,
+                window,
+            }),
+            task: self.add(step.node),
+        });
+        let steps = steps.collect();
+        let links = links.into_iter().map(|(from, to, when)| Link {
+            from,
+            to,
+            when: when.map(|when| self.expression(when)),
+        });
+        let links = links.collect();
+        self.put(task("graph", "/graph", Kind::Graph(Graph { steps, links, output: None })))
+    }
+
+    fn source(&self, from: &From) -> Source {
+        match from {
+            From::Region(source) => Source::Region(self.template(source)),
+            From::Step(step) => Source::Step { step: *step, part: None },
+            From::Part(step, part) => {
+                Source::Step { step: *step, part: Some(self.expression(part)) }
+            }
         }
     }
 
@@ -277,7 +364,12 @@ impl Builder {
     }
 }
 
-fn call(name: &str) -> Task {
+/// An expression that sees no variables of loops or handlers.
+pub fn expression(source: &str) -> Expression {
+    Builder { tasks: Vec::new(), variables: Vec::new() }.expression(source)
+}
+
+pub fn call(name: &str) -> Task {
     let service = Service::Catalog { name: name.into(), version: "1.0.0".into() };
     task(name, &format!("/do/{name}"), Kind::Call { service, arguments: None })
 }
