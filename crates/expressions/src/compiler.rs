@@ -6,19 +6,18 @@ use jaq_core::load::{Arena, File, Loader};
 
 use crate::filter::{CompileError, Compiled};
 use crate::library::{self, Data};
-use crate::{judge, resolve, rewrite, syntax};
+use crate::{judge, needed, resolve, rewrite, syntax};
 
 /// The name under which the expression is linked, as the last definition of the library.
 const MAIN: &str = "main_expression";
 
 pub(crate) fn compile(source: &str, variables: &[&str]) -> Result<Compiled, CompileError> {
     let term = syntax::parse(source)?;
-    let definitions = library::definitions();
-    let uses = resolve::resolve(source, &term, variables, library::signatures(&definitions))?;
+    let uses = resolve::resolve(source, &term, variables)?;
     let selects = judge::selects(&term);
     let term = rewrite::rewrite(term);
     let judgement = judge::judge(&term);
-    let filter = link(source, term, &uses, definitions)?;
+    let filter = link(source, term, &uses)?;
     Ok(Compiled { source: source.to_owned(), judgement, uses, selects, filter })
 }
 
@@ -27,9 +26,9 @@ fn link<'s>(
     source: &'s str,
     term: Term<&'s str>,
     uses: &[String],
-    mut definitions: Vec<Def<&'s str>>,
 ) -> Result<jaq_core::Filter<Data>, CompileError> {
     let globals: Vec<String> = uses.iter().map(|name| format!("${name}")).collect();
+    let mut definitions: Vec<Def<&str>> = needed::needed(&term);
     definitions.push(Def { name: MAIN, args: Vec::new(), body: term });
     let refused = || CompileError {
         message: "the expression uses a name that does not exist".to_owned(),

@@ -5,6 +5,7 @@ mod compose;
 mod filter;
 mod judge;
 mod library;
+mod needed;
 mod opaque;
 mod resolve;
 mod rewrite;

@@ -4,6 +4,8 @@
 //! copy. So nothing here may depend on when or where it is evaluated: no clock, no time zone of the
 //! machine, no environment, no input but `.`, nothing that writes or ends the process.
 
+use std::sync::LazyLock;
+
 use jaq_core::data::JustLut;
 use jaq_core::load::parse::Def;
 use jaq_core::native::{Fun, bome, run, v};
@@ -69,11 +71,15 @@ pub(crate) fn functions() -> impl Iterator<Item = Fun<Data>> {
         .chain(rewrite::functions())
 }
 
-/// The names and numbers of arguments of all that an expression can call.
-pub(crate) fn signatures(definitions: &[Def<&'static str>]) -> Vec<(&'static str, usize)> {
-    let defined = definitions.iter().map(|definition| (definition.name, definition.args.len()));
+static SIGNATURES: LazyLock<Vec<(&'static str, usize)>> = LazyLock::new(|| {
+    let defined = definitions().into_iter().map(|it| (it.name, it.args.len()));
     let native = functions().map(|(name, arguments, _)| (name, arguments.len()));
     defined.chain(native).filter(|(name, _)| !name.starts_with("unchecked_")).collect()
+});
+
+/// The names and numbers of arguments of all that an expression can call.
+pub(crate) fn signatures() -> &'static [(&'static str, usize)] {
+    &SIGNATURES
 }
 
 /// `fromjson` by our own reader: jaq's follows any depth and would overflow the stack.

@@ -13,7 +13,6 @@ pub(crate) fn resolve(
     source: &str,
     term: &Term<&str>,
     variables: &[&str],
-    library: Vec<(&'static str, usize)>,
 ) -> Result<Vec<String>, CompileError> {
     let mut resolver = Resolver {
         source,
@@ -22,7 +21,7 @@ pub(crate) fn resolve(
         variables: Vec::new(),
         labels: Vec::new(),
         filters: Vec::new(),
-        library,
+        library: library::signatures(),
     };
     resolver.term(term)?;
     Ok(resolver.uses)
@@ -37,7 +36,7 @@ struct Resolver<'a> {
     labels: Vec<&'a str>,
     /// Filters and filter arguments defined by the expression itself, innermost last.
     filters: Vec<(&'a str, usize)>,
-    library: Vec<(&'static str, usize)>,
+    library: &'a [(&'static str, usize)],
 }
 
 type Resolved = Result<(), CompileError>;
