@@ -4,6 +4,7 @@ use outlast_expressions::{Composed, Filter, compose, value};
 use outlast_workflow::program::{Expression, Place, Span, Template};
 use serde_json::Value as Json;
 
+use super::found::Found;
 use super::scope::{Scope, Site};
 use super::structure::is_wrapped;
 use crate::Diagnostic;
@@ -13,7 +14,7 @@ use crate::text::{Cursor, NodeKind, closest};
 pub(super) struct Compiler<'a> {
     lines: Vec<&'a str>,
     secrets: Vec<String>,
-    pub(super) found: Vec<Diagnostic>,
+    pub(super) found: Found,
 }
 
 /// The expression inside `${ }`, if the text is one.
@@ -23,7 +24,7 @@ pub(super) fn unwrapped(text: &str) -> Option<&str> {
 
 impl<'a> Compiler<'a> {
     pub(super) fn new(text: &'a str, secrets: Vec<String>) -> Self {
-        Self { lines: text.lines().collect(), secrets, found: Vec::new() }
+        Self { lines: text.lines().collect(), secrets, found: Found::default() }
     }
 
     /// An expression in `${ }` or bare: `if`, `when`, `while`, `until`, `from`, `as`, `in`.

@@ -7,6 +7,7 @@
 
 mod duration;
 mod expression;
+mod found;
 mod lower;
 mod schema;
 mod scope;

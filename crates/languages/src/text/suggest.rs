@@ -1,14 +1,31 @@
 //! "Did you mean": the name closest to one that does not exist.
 
+/// How many names are listed when none is close.
+const LISTED_MAX: usize = 20;
+
+/// How many names are compared: enough for documents that people write.
+const CANDIDATES_MAX: usize = 1_000;
+
+/// How long a name may be to be compared with others: a longer one is no slip of the pen, and
+/// comparing costs the product of the lengths.
+const NAME_BYTES_MAX: usize = 100;
+
 /// The candidate closest to `name`, if it is close enough to be what was meant.
 pub(crate) fn closest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let bound = (name.chars().count() / 3).max(1);
+    let length = name.chars().count();
+    let bound = (length / 3).max(1);
+    if name.len() > NAME_BYTES_MAX {
+        return None;
+    }
     let wanted = name.to_lowercase();
     candidates
         .into_iter()
+        .take(CANDIDATES_MAX)
+        // Every edit changes the length by one at most.
+        .filter(|candidate| candidate.chars().count().abs_diff(length) <= bound)
         .map(|candidate| (distance(&wanted, &candidate.to_lowercase()), candidate))
         .filter(|(distance, _)| *distance <= bound)
         .min_by_key(|(distance, _)| *distance)
@@ -27,6 +44,12 @@ pub(crate) fn did_you_mean<'a>(
     }
     match candidates.is_empty() {
         true => otherwise.to_owned(),
+        false if candidates.len() > LISTED_MAX => {
+            let more = candidates.len() - LISTED_MAX;
+            let first: Vec<String> =
+                candidates[..LISTED_MAX].iter().map(|name| format!("`{name}`")).collect();
+            format!("there is {} and {more} more", first.join(", "))
+        }
         false => format!("there is {}", listed(&candidates)),
     }
 }

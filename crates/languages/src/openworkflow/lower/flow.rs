@@ -1,26 +1,43 @@
 //! Flow directives, and what they may name.
 
+use std::collections::BTreeMap;
+
 use outlast_workflow::program::Flow;
 
 use super::Lowering;
 use crate::Diagnostic;
 use crate::openworkflow::expression::unwrapped;
-use crate::openworkflow::tasks;
 use crate::text::{Cursor, did_you_mean};
 
 const DIRECTIVES: [&str; 3] = ["continue", "exit", "end"];
 
+/// The names of the tasks of one list.
+#[derive(Default)]
+pub(super) struct Siblings<'a> {
+    places: BTreeMap<&'a str, u32>,
+}
+
+impl<'a> Siblings<'a> {
+    pub(super) fn of(tasks: &[Cursor<'a>]) -> Self {
+        let mut places = BTreeMap::new();
+        for (index, task) in (0..).zip(tasks) {
+            places.entry(task.name()).or_insert(index);
+        }
+        Self { places }
+    }
+}
+
 impl<'a> Lowering<'a> {
     /// What `then` says. `siblings` are the tasks it may name.
-    pub(super) fn flow(&mut self, at: Option<&Cursor<'a>>, siblings: &[&str]) -> Flow {
+    pub(super) fn flow(&mut self, at: Option<&Cursor<'a>>, siblings: &Siblings<'_>) -> Flow {
         let Some((at, target)) = at.and_then(|at| Some((at, at.text()?))) else {
             return Flow::Continue;
         };
-        match (target, siblings.iter().position(|name| *name == target)) {
+        match (target, siblings.places.get(target)) {
             ("continue", _) => Flow::Continue,
             ("exit", _) => Flow::Exit,
             ("end", _) => Flow::End,
-            (_, Some(index)) => Flow::Goto(u32::try_from(index).unwrap_or(u32::MAX)),
+            (_, Some(index)) => Flow::Goto(*index),
             (_, None) => {
                 self.flow_is_known = false;
                 self.unknown_target(at, target, siblings);
@@ -29,27 +46,21 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn unknown_target(&mut self, at: &Cursor<'a>, target: &str, siblings: &[&str]) {
-        if self.reported_jumps.contains(&at.pointer) {
+    fn unknown_target(&mut self, at: &Cursor<'a>, target: &str, siblings: &Siblings<'_>) {
+        if self.reported_jumps.contains(&at.pointer) || self.compiler.found.is_hopeless() {
             return;
         }
-        let mut elsewhere = None;
-        let document = self.document.clone();
-        tasks::visit(&document, |task| {
-            if task.name() == target && elsewhere.is_none() {
-                elsewhere = Some(task.key_place());
-            }
-        });
+        let elsewhere = self.names.tasks.get(target);
         let found = match elsewhere {
-            Some(place) => {
+            Some((place, _)) => {
                 let message = format!("`{target}` is a task of another list");
                 Diagnostic::error("unknown-target", at.place(), message)
                     .help("`then` names a task of its own list, or `continue`, `exit` or `end`")
-                    .related("it is here", place)
+                    .related("it is here", place.clone())
             }
             None => {
                 let message = format!("there is no task `{target}` to go to");
-                let names = siblings.iter().copied().chain(DIRECTIVES);
+                let names = siblings.places.keys().copied().chain(DIRECTIVES);
                 let help = did_you_mean(target, names, "");
                 Diagnostic::error("unknown-target", at.place(), message).help(help)
             }

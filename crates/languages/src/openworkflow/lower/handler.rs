@@ -4,6 +4,7 @@ use outlast_expressions::value;
 use outlast_workflow::program::{Backoff, Catch, ErrorFilter, Kind, RetryPolicy, Template};
 
 use super::Lowering;
+use super::flow::Siblings;
 use crate::Diagnostic;
 use crate::openworkflow::scope::{Scope, Site};
 use crate::text::{Cursor, NodeKind, did_you_mean};
@@ -41,7 +42,7 @@ impl<'a> Lowering<'a> {
         &mut self,
         task: &Cursor<'a>,
         at: &Cursor<'a>,
-        siblings: &[&str],
+        siblings: &Siblings<'_>,
         scope: &Scope,
     ) -> Kind {
         let body = self.sequence(at, scope);
@@ -53,7 +54,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn catch(&mut self, at: &Cursor<'a>, siblings: &[&str], scope: &Scope) -> Catch {
+    fn catch(&mut self, at: &Cursor<'a>, siblings: &Siblings<'_>, scope: &Scope) -> Catch {
         let variable = self.variable(at.get("as"), "error");
         let inner = scope.with(&[&variable]);
         let mut expression = |name: &str| {

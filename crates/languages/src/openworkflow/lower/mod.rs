@@ -29,6 +29,7 @@ use super::scope::{Scope, Site};
 use super::tasks::{self, Numbers};
 use crate::Diagnostic;
 use crate::text::Cursor;
+use flow::Siblings;
 use names::Names;
 
 /// A document being lowered.
@@ -38,6 +39,8 @@ pub(super) struct Lowering<'a> {
     numbers: Numbers,
     compiler: Compiler<'a>,
     tasks: BTreeMap<TaskId, Task>,
+    /// The pointers of the tasks around the one being lowered.
+    pointers: BTreeMap<TaskId, String>,
     /// Whether all jumps and tasks are understood, so that the flow as a whole can be judged.
     flow_is_known: bool,
     /// Jumps that have been reported already, by pointer.
@@ -60,6 +63,7 @@ pub(super) fn lower(document: &Cursor<'_>, text: &str) -> Lowered {
         names,
         numbers: Numbers::of(document),
         tasks: BTreeMap::new(),
+        pointers: BTreeMap::new(),
         flow_is_known: true,
         reported_jumps: BTreeSet::new(),
     };
@@ -74,7 +78,7 @@ impl<'a> Lowering<'a> {
             self.sequence(&list, &outer);
         }
         for function in tasks::functions(&document) {
-            self.task(&function, &[], &outer);
+            self.task(&function, &Siblings::default(), &outer);
         }
         let (input, output) = (document.get("input"), document.get("output"));
         let input = self.transform(input.as_ref(), "from", Site::WorkflowInput, &outer);
@@ -141,7 +145,11 @@ impl<'a> Lowering<'a> {
     fn finish(mut self, mut program: Program) -> Lowered {
         scopes::imply(&mut program);
         self.check_references(&program);
-        Lowered { program, found: self.compiler.found, flow_is_known: self.flow_is_known }
+        Lowered {
+            program,
+            found: self.compiler.found.into_list(),
+            flow_is_known: self.flow_is_known,
+        }
     }
 
     fn report(&mut self, diagnostic: Diagnostic) {

@@ -1,7 +1,10 @@
 //! The names a document declares under `use`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use outlast_workflow::program::Place;
+
+use crate::openworkflow::tasks;
 use crate::text::Cursor;
 
 /// The reusable parts of a document by name.
@@ -13,6 +16,10 @@ pub(super) struct Names<'a> {
     pub(super) timeouts: BTreeMap<&'a str, Cursor<'a>>,
     pub(super) catalogs: BTreeMap<&'a str, Cursor<'a>>,
     pub(super) secrets: Vec<String>,
+    /// Where a task of each name stands: the first, and the pointers of all.
+    pub(super) tasks: BTreeMap<&'a str, (Place, Vec<String>)>,
+    /// What `near` may name: tasks, functions, services and hosts.
+    pub(super) places: BTreeSet<String>,
     /// Extensions: what they extend, and their names.
     pub(super) extensions: Vec<(&'a str, &'a str)>,
 }
@@ -26,7 +33,17 @@ impl<'a> Names<'a> {
         };
         let secrets = section("secrets").into_iter().flat_map(|it| it.items());
         let extensions = section("extensions").into_iter().flat_map(|it| it.named_items());
+        let mut tasks: BTreeMap<&'a str, (Place, Vec<String>)> = BTreeMap::new();
+        let mut places = BTreeSet::new();
+        tasks::visit(document, |task| {
+            let entry = tasks.entry(task.name()).or_insert_with(|| (task.key_place(), Vec::new()));
+            entry.1.push(task.pointer.clone());
+            places.insert(task.name().to_owned());
+            places.extend(service(task));
+        });
         Self {
+            tasks,
+            places,
             authentications: named("authentications"),
             errors: named("errors"),
             functions: named("functions"),
@@ -50,4 +67,17 @@ impl<'a> Names<'a> {
             })
             .map(|(_, name)| *name)
     }
+}
+
+/// The service or host that a task calls.
+fn service(task: &Cursor<'_>) -> Option<String> {
+    let called = task.text_of("call")?;
+    if let Some((service, _)) = called.split_once(':') {
+        return Some(service.to_owned());
+    }
+    let endpoint = task.get("with")?.get("endpoint")?;
+    let uri = endpoint.text().or_else(|| endpoint.text_of("uri"))?;
+    let rest = uri.split_once("://")?.1;
+    let host = rest.split(['/', ':', '?', '{']).next()?;
+    (!host.is_empty()).then(|| host.to_owned())
 }

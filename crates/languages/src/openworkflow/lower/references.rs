@@ -1,6 +1,6 @@
 //! References that need the whole document: scopes, milestones, recursion, and what nobody uses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_workflow::program::Kind;
 use outlast_workflow::{Program, TaskId};
@@ -9,8 +9,10 @@ use super::Lowering;
 use super::scopes::children;
 use crate::Diagnostic;
 use crate::openworkflow::scope::{Scope, Site};
-use crate::openworkflow::tasks;
 use crate::text::{Cursor, did_you_mean};
+
+/// How many names are compared for a suggestion.
+const NAMES_MAX: usize = 200;
 
 impl<'a> Lowering<'a> {
     /// The enclosing task that `scope` names, the innermost if there are several of that name.
@@ -35,24 +37,18 @@ impl<'a> Lowering<'a> {
     /// The task that `until` names: one inside the scope that is rolled back.
     pub(super) fn milestone(&mut self, at: &Cursor<'a>, scope: Option<TaskId>) -> Option<TaskId> {
         let name = at.text()?;
-        let mut found = None;
-        let mut names = Vec::new();
-        let document = self.document.clone();
-        let mut scope_pointer = String::new();
-        tasks::visit(&document, |task| {
-            let id = self.numbers.at(&task.pointer);
-            if id.is_some() && id == scope {
-                scope_pointer.clone_from(&task.pointer);
-            }
-            if task.pointer.starts_with(&scope_pointer) && id != scope {
-                names.push(task.name());
-                if task.name() == name {
-                    found = found.or(id);
-                }
-            }
-        });
-        if found.is_none() {
+        let scope = scope.and_then(|id| self.pointers.get(&id)).cloned().unwrap_or_default();
+        let inside = |pointer: &&String| {
+            pointer.strip_prefix(scope.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let pointers = self.names.tasks.get(name).map(|(_, pointers)| pointers.as_slice());
+        let found = pointers.unwrap_or_default().iter().find(inside);
+        let found = found.and_then(|pointer| self.numbers.at(pointer));
+        if found.is_none() && !self.compiler.found.is_hopeless() {
             let message = format!("`until` names `{name}`, which is not a task of that scope");
+            let names = self.names.tasks.iter();
+            let names = names.filter(|(_, (_, pointers))| pointers.iter().any(|it| inside(&it)));
+            let names: Vec<&str> = names.map(|(name, _)| *name).take(NAMES_MAX).collect();
             let help = did_you_mean(name, names, "name a task that has completed by then");
             self.report(Diagnostic::error("unknown-scope", at.place(), message).help(help));
         }
@@ -112,7 +108,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn check_unused_names(&mut self, scope: &Scope) {
         let caught = scope.with(&["error"]);
         let mentioned = self.mentioned();
-        let unused = |name: &str| !mentioned.contains(&name);
+        let unused = |name: &str| !mentioned.contains(name);
         let retries: Vec<_> = self.names.retries.iter().map(|(n, at)| (*n, at.clone())).collect();
         for (_, at) in retries.iter().filter(|(name, _)| unused(name)) {
             self.retry_policy(at, &caught);
@@ -126,8 +122,8 @@ impl<'a> Lowering<'a> {
     }
 
     /// Every text that stands where a name under `use` may be mentioned.
-    fn mentioned(&self) -> Vec<&'a str> {
-        let mut texts = Vec::new();
+    fn mentioned(&self) -> BTreeSet<&'a str> {
+        let mut texts = BTreeSet::new();
         let mut open = vec![self.document.clone()];
         while let Some(at) = open.pop() {
             if ["use", "retry", "timeout", "error"].contains(&at.name()) {
@@ -177,7 +173,7 @@ fn called(program: &Program, function: TaskId, functions: &BTreeMap<TaskId, &str
 /// A way from a function back to itself.
 fn cycle(start: TaskId, calls: &BTreeMap<TaskId, Vec<TaskId>>) -> Option<Vec<TaskId>> {
     let mut paths = vec![vec![start]];
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     while let Some(path) = paths.pop() {
         let last = *path.last().expect("paths are not empty");
         for next in &calls[&last] {

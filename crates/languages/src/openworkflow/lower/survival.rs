@@ -3,7 +3,6 @@
 use super::Lowering;
 use crate::Diagnostic;
 use crate::openworkflow::scope::{Scope, Site};
-use crate::openworkflow::tasks;
 use crate::text::{Cursor, closest, did_you_mean, listed};
 
 /// Which parameters each strategy reads, besides `heartbeat` and `budget`.
@@ -119,32 +118,14 @@ impl<'a> Lowering<'a> {
     fn placement(&mut self, block: &Cursor<'a>) {
         let Some(near) = block.get("placement").and_then(|it| it.get("near")) else { return };
         let Some(name) = near.text() else { return };
-        let mut known: Vec<String> =
-            self.names.functions.keys().map(|it| (*it).to_owned()).collect();
-        let document = self.document.clone();
-        tasks::visit(&document, |task| {
-            known.push(task.name().to_owned());
-            if let Some(called) = task.text_of("call") {
-                known.extend(called.split_once(':').map(|(service, _)| service.to_owned()));
-            }
-            let endpoint = task.get("with").and_then(|it| it.get("endpoint"));
-            let uri = endpoint.and_then(|it| it.text().or_else(|| it.text_of("uri")));
-            known.extend(uri.and_then(host).map(str::to_owned));
-        });
-        if known.iter().any(|it| it == name) {
+        if self.names.places.contains(name) || self.compiler.found.is_crowded() {
             return;
         }
         let message = format!("`{name}` is no task, service or host of this document");
         let found = Diagnostic::warning("unknown-place", near.place(), message);
-        self.report(match closest(name, known.iter().map(String::as_str)) {
+        self.report(match closest(name, self.names.places.iter().map(String::as_str)) {
             Some(meant) => found.help(format!("did you mean `{meant}`?")),
             None => found.help("it is taken as the name of a region"),
         });
     }
-}
-
-/// The host of a URI.
-fn host(uri: &str) -> Option<&str> {
-    let rest = uri.split_once("://")?.1;
-    rest.split(['/', ':', '?', '{']).next().filter(|host| !host.is_empty())
 }

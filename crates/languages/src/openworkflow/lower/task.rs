@@ -1,9 +1,12 @@
 //! One task: what every task has, and which kind it is.
 
+use std::collections::BTreeSet;
+
 use outlast_workflow::TaskId;
 use outlast_workflow::program::{Case, Flow, Kind, Place, Task, Template, Traits, Transform};
 
 use super::Lowering;
+use super::flow::Siblings;
 use crate::Diagnostic;
 use crate::openworkflow::scope::{Scope, Site};
 use crate::openworkflow::structure::task_kinds;
@@ -38,22 +41,23 @@ impl<'a> Lowering<'a> {
     /// The tasks of a list, which may name each other in `then`.
     pub(super) fn members(&mut self, list: &Cursor<'a>, scope: &Scope) -> Vec<TaskId> {
         let tasks: Vec<Cursor<'a>> = list.named_items().collect();
-        let names: Vec<&str> = tasks.iter().map(Cursor::name).collect();
+        let siblings = Siblings::of(&tasks);
         if tasks.len() != list.items().count() {
             self.flow_is_known = false;
         }
-        tasks.iter().filter_map(|task| self.task(task, &names, scope)).collect()
+        tasks.iter().filter_map(|task| self.task(task, &siblings, scope)).collect()
     }
 
-    /// One task. `siblings` are the names of its list.
+    /// One task. `siblings` are the tasks of its list.
     pub(super) fn task(
         &mut self,
         at: &Cursor<'a>,
-        siblings: &[&str],
+        siblings: &Siblings<'_>,
         scope: &Scope,
     ) -> Option<TaskId> {
         let id = self.numbers.at(&at.pointer)?;
         let inner = scope.inside(at.name(), id);
+        self.pointers.insert(id, at.pointer.clone());
         let part = |name: &str| at.get(name);
         let condition =
             part("if").and_then(|it| self.compiler.expression(&it, Site::Before, scope));
@@ -71,10 +75,11 @@ impl<'a> Lowering<'a> {
             traits: self.traits(at, scope),
         };
         self.tasks.insert(id, task);
+        self.pointers.remove(&id);
         Some(id)
     }
 
-    fn kind(&mut self, at: &Cursor<'a>, siblings: &[&str], scope: &Scope) -> Kind {
+    fn kind(&mut self, at: &Cursor<'a>, siblings: &Siblings<'_>, scope: &Scope) -> Kind {
         let kinds = task_kinds(at);
         let [key] = kinds.as_slice() else {
             self.flow_is_known = false;
@@ -132,7 +137,7 @@ impl<'a> Lowering<'a> {
         Kind::Wait(self.template(at, scope))
     }
 
-    fn switch(&mut self, at: &Cursor<'a>, siblings: &[&str], scope: &Scope) -> Kind {
+    fn switch(&mut self, at: &Cursor<'a>, siblings: &Siblings<'_>, scope: &Scope) -> Kind {
         let mut cases = Vec::new();
         let mut default: Option<(Case, Place)> = None;
         for case in at.named_items() {
@@ -165,18 +170,19 @@ impl<'a> Lowering<'a> {
         let Some(list) = at.get("branches") else { return Kind::Sequence(Vec::new()) };
         let compete = at.get("compete").and_then(|it| it.boolean()).unwrap_or(false);
         let branches: Vec<Cursor<'a>> = list.named_items().collect();
+        let names: BTreeSet<&str> = branches.iter().map(Cursor::name).collect();
         for branch in &branches {
-            self.branch_directive(branch, &branches);
+            self.branch_directive(branch, &names);
         }
-        let lowered = branches.iter().filter_map(|it| self.task(it, &[], scope));
+        let lowered = branches.iter().filter_map(|it| self.task(it, &Siblings::default(), scope));
         Kind::Fork { branches: lowered.collect(), compete }
     }
 
     /// Branches run beside each other: none comes after another.
-    fn branch_directive(&mut self, branch: &Cursor<'a>, branches: &[Cursor<'a>]) {
+    fn branch_directive(&mut self, branch: &Cursor<'a>, branches: &BTreeSet<&str>) {
         let Some(then) = branch.get("then") else { return };
         let target = then.text().unwrap_or_default();
-        if branches.iter().any(|other| other.name() == target) {
+        if branches.contains(target) {
             let message = format!("a branch cannot go on to the branch `{target}`");
             let found = Diagnostic::error("unknown-target", then.place(), message);
             self.report(found.help("branches run beside each other; put both tasks in one `do`"));

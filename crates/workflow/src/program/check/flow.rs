@@ -294,21 +294,26 @@ fn ending(next: &[Vec<Next>]) -> BTreeSet<usize> {
 /// Steps of a graph that wait for each other in a circle never start.
 fn cycle(program: &Program, id: TaskId, graph: &Graph) -> Option<Finding> {
     let count = graph.steps.len();
-    let mut waits: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];
+    let mut links: BTreeSet<(usize, usize)> =
+        graph.links.iter().map(|link| (link.from, link.to)).collect();
     for (index, step) in graph.steps.iter().enumerate() {
-        waits[index].extend(step.inputs.iter().filter_map(|(_, source)| match source {
-            Source::Step { step, .. } => Some(*step),
+        links.extend(step.inputs.iter().filter_map(|(_, source)| match source {
+            Source::Step { step, .. } => Some((*step, index)),
             Source::Region(_) => None,
         }));
     }
-    for link in &graph.links {
-        waits.get_mut(link.to)?.insert(link.from);
-    }
+    let mut waits = vec![0_usize; count];
+    links.iter().for_each(|(_, to)| waits[*to] += 1);
+    let mut open: Vec<usize> = (0..count).filter(|index| waits[*index] == 0).collect();
     let mut started = BTreeSet::new();
-    while let Some(ready) =
-        (0..count).find(|it| !started.contains(it) && waits[*it].is_subset(&started))
-    {
+    while let Some(ready) = open.pop() {
         started.insert(ready);
+        for (_, to) in links.range((ready, 0)..(ready + 1, 0)) {
+            waits[*to] -= 1;
+            if waits[*to] == 0 {
+                open.push(*to);
+            }
+        }
     }
     let stuck = (0..count).filter(|index| !started.contains(index));
     let stuck: Vec<TaskId> = stuck.map(|index| graph.steps[index].task).collect();

@@ -42,6 +42,7 @@ pub(super) fn check(program: &Program) -> Vec<Finding> {
         known: BTreeMap::new(),
         open: BTreeSet::new(),
         scopes: Vec::new(),
+        held: BTreeMap::new(),
         findings: BTreeMap::new(),
     };
     walk.task(Program::ROOT, Path::START);
@@ -54,6 +55,8 @@ struct Walk<'a> {
     known: BTreeMap<(TaskId, Path), Walked>,
     open: BTreeSet<(TaskId, Path)>,
     scopes: Vec<TaskId>,
+    /// Whether a pivot is inside a scope, once it has been looked for.
+    held: BTreeMap<(TaskId, TaskId), bool>,
     findings: BTreeMap<(TaskId, &'static str), Finding>,
 }
 
@@ -98,7 +101,10 @@ impl<'a> Walk<'a> {
             _ => {}
         }
         match class {
-            Class::Pivot => Walked { out: Path { free: false, after: Some(id) }, failing: path },
+            Class::Pivot => {
+                let after = path.after.or(Some(id));
+                Walked { out: Path { free: false, after }, failing: path }
+            }
             Class::Retriable | Class::CompensatableRetriable => {
                 Walked { out: path, failing: Path::default() }
             }
@@ -283,7 +289,16 @@ impl<'a> Walk<'a> {
         });
     }
 
-    fn holds(&self, scope: TaskId, wanted: TaskId) -> bool {
+    fn holds(&mut self, scope: TaskId, wanted: TaskId) -> bool {
+        if let Some(known) = self.held.get(&(scope, wanted)) {
+            return *known;
+        }
+        let held = self.search(scope, wanted);
+        self.held.insert((scope, wanted), held);
+        held
+    }
+
+    fn search(&self, scope: TaskId, wanted: TaskId) -> bool {
         let mut seen = BTreeSet::new();
         let mut open = vec![scope];
         while let Some(id) = open.pop() {
