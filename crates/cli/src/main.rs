@@ -27,6 +27,8 @@ struct Arguments {
 enum Verb {
     Run(Box<verbs::run::Arguments>),
     Check(verbs::check::Arguments),
+    Data(verbs::data::Arguments),
+    Bench(verbs::bench::Arguments),
     #[command(hide = true)]
     ExpressionWorker,
     #[command(hide = true)]
@@ -38,6 +40,8 @@ fn main() -> std::process::ExitCode {
     let ended = match verb {
         Verb::Run(arguments) => verbs::run::run(&arguments),
         Verb::Check(arguments) => verbs::check::run(&arguments),
+        Verb::Data(arguments) => verbs::data::run(&arguments),
+        Verb::Bench(arguments) => verbs::bench::run(&arguments),
         Verb::ExpressionWorker => verbs::expression_worker::run(),
         Verb::Fixture(arguments) => verbs::fixture::run(arguments),
     };

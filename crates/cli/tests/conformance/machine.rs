@@ -1,24 +1,23 @@
-//! Runs a scenario's workflow on an engine in this process, with real calls over loopback.
+//! Runs a scenario's workflow on a node in this process: real journal, real clock, real calls.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use outlast_engine::{
-    Action, Ask, Caller as CallerId, Engine, EngineOptions, Input, Output, Reply, Report, StartAsk,
-    Which, WorkflowVersion,
-};
+use outlast_engine::{Ask, Position, Reply, StartAsk, Which, WorkflowVersion};
 use outlast_expressions::value;
 use outlast_languages::openworkflow;
-use outlast_lineage::{ExecutionId, NodeId, Time};
-use outlast_node::services::{Caller, NoSecrets};
+use outlast_lineage::ExecutionId;
+use outlast_node::{Configuration, Node, NodeHandle, random, services, workers};
 use outlast_workflow::{Happening, Outcome, Program};
 use serde_json::Value as Json;
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
 
 use crate::run::{End, Run, What};
 
 /// No scenario takes longer; one that does is stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(30);
+/// No scenario has more lines of history.
+const LINES_MAX: usize = 10_000;
 
 /// What is to be run.
 #[derive(Debug, Default)]
@@ -33,39 +32,77 @@ pub(crate) struct Job {
     pub(crate) events: Vec<Json>,
 }
 
-/// Runs a job to its end, or says why it cannot be run.
-pub(crate) async fn run(job: &Job, caller: Arc<Caller>) -> Result<Run, String> {
-    let program = compile(&job.definition)?;
-    let mut machine = Machine::new(caller);
+/// Runs a job to its end on a node of its own, or says why it cannot be run.
+pub(crate) async fn run(job: &Job, services: services::Options) -> Result<Run, String> {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let configuration = Configuration {
+        services,
+        workers: Some(workers()),
+        ..Configuration::new(directory.path())
+    };
+    let starting = tokio::task::spawn_blocking(|| Node::start(configuration, &Handle::current()));
+    let node = starting.await.expect("starting does not panic").expect("a new node starts");
+    let run = tokio::time::timeout(PATIENCE, run_on(&node, job)).await;
+    node.shutdown().await;
+    run.unwrap_or_else(|_| Err(format!("it did not end within {PATIENCE:?}")))
+}
+
+/// The tests are not the program that evaluates; the binary under test is.
+fn workers() -> workers::Settings {
+    let settings = workers::Settings::of_this_program().expect("this program has a path");
+    workers::Settings { program: env!("CARGO_BIN_EXE_outlast").into(), ..settings }
+}
+
+async fn run_on(node: &NodeHandle, job: &Job) -> Result<Run, String> {
     for text in &job.registered {
-        machine.ask(Ask::Define { program: compile(text)?, text: Arc::from(text.as_str()) });
+        define(node, text).await?;
     }
-    let text = Arc::from(job.definition.as_str());
-    machine.ask(Ask::Define { program: Arc::clone(&program), text });
+    let program = define(node, &job.definition).await?;
     let started = Instant::now();
-    machine.ask(Ask::Start(Box::new(StartAsk {
-        id: Machine::EXECUTION,
+    let execution = start(node, &program, job).await?;
+    for event in &job.events {
+        ask(node, Ask::Publish { event: value::from_json(event.clone()) }).await?;
+    }
+    let Reply::Shown(detail) = ask(node, Ask::Wait(Which::Id(execution))).await? else {
+        return Err("waiting is answered with the execution".to_owned());
+    };
+    let took = started.elapsed();
+    let lines = node.history(execution, Position(0), LINES_MAX).await;
+    let lines = lines.map_err(|error| error.to_string())?;
+    let happenings = lines.iter().flat_map(|line| &line.happenings);
+    let history = happenings.map(|happening| describe(&program, happening)).collect();
+    let outcome = detail.outcome.ok_or("it has not ended")?;
+    Ok(Run { end: end(outcome), history, took, operations: Vec::new() })
+}
+
+async fn define(node: &NodeHandle, text: &str) -> Result<Arc<Program>, String> {
+    let program = openworkflow::compile(text).map_err(|report| report.render(text, false))?;
+    ask(node, Ask::Define { program: Arc::clone(&program), text: text.into() }).await?;
+    Ok(program)
+}
+
+async fn start(node: &NodeHandle, program: &Program, job: &Job) -> Result<ExecutionId, String> {
+    let start = StartAsk {
+        id: node.new_id(),
         name: None,
         namespace: program.namespace.clone(),
         workflow: program.name.clone(),
-        version: WorkflowVersion::Latest,
+        version: WorkflowVersion::Digest(program.digest),
         input: job.input.clone().map_or_else(|| value::object([]), value::from_json),
-        salt: [7; 16],
-    })));
-    for event in &job.events {
-        machine.ask(Ask::Publish { event: value::from_json(event.clone()) });
+        salt: random::bytes(),
+    };
+    match ask(node, Ask::Start(Box::new(start))).await? {
+        Reply::Started { execution, .. } => Ok(execution),
+        other => Err(format!("starting is not answered with {other:?}")),
     }
-    machine.ask(Ask::Wait(Which::Id(Machine::EXECUTION)));
-    let outcome = tokio::time::timeout(PATIENCE, machine.until_the_end())
-        .await
-        .map_err(|_| format!("it did not end within {PATIENCE:?}"))?;
-    let history = machine.history.iter().map(|happening| line(&program, happening)).collect();
-    let operations = Vec::new();
-    Ok(Run { end: end(outcome), history, took: started.elapsed(), operations })
 }
 
-fn compile(text: &str) -> Result<Arc<Program>, String> {
-    openworkflow::compile(text).map_err(|report| report.render(text, false))
+async fn ask(node: &NodeHandle, ask: Ask) -> Result<Reply, String> {
+    match node.ask(ask).await {
+        Ok(Reply::Refused(refusal)) => Err(refusal.to_string()),
+        Ok(reply) => Ok(reply),
+        Err(gone) => Err(gone.to_string()),
+    }
 }
 
 fn end(outcome: Outcome) -> End {
@@ -77,7 +114,7 @@ fn end(outcome: Outcome) -> End {
     }
 }
 
-fn line(program: &Program, happening: &Happening) -> (What, String) {
+fn describe(program: &Program, happening: &Happening) -> (What, String) {
     let name = |task| program.task(task).name.clone();
     match happening {
         // The document's own `do` is no task of the document.
@@ -87,93 +124,4 @@ fn line(program: &Program, happening: &Happening) -> (What, String) {
         Happening::Undone(task) => (What::Undone, name(*task)),
         other => (What::Other, format!("{other:?}")),
     }
-}
-
-/// An engine, everything durable at once, calls and timers real.
-struct Machine {
-    engine: Engine,
-    caller: Arc<Caller>,
-    answers: (mpsc::UnboundedSender<Input>, mpsc::UnboundedReceiver<Input>),
-    alarm: Option<Time>,
-    history: Vec<Happening>,
-    outcome: Option<Outcome>,
-    asked: u64,
-}
-
-impl Machine {
-    const EXECUTION: ExecutionId = ExecutionId::from_bytes([1; 16]);
-
-    fn new(caller: Arc<Caller>) -> Self {
-        let mut compile = |_: &_| Err("a new engine has nothing to compile".to_owned());
-        let options = EngineOptions::new(NodeId(1));
-        let (engine, outputs) =
-            Engine::recover(options, now(), [], [], &mut compile).expect("a new engine starts");
-        let mut machine = Self {
-            engine,
-            caller,
-            answers: mpsc::unbounded_channel(),
-            alarm: None,
-            history: Vec::new(),
-            outcome: None,
-            asked: 0,
-        };
-        machine.carry_out(outputs);
-        machine
-    }
-
-    fn ask(&mut self, ask: Ask) {
-        self.asked += 1;
-        self.step(Input::Asked { caller: CallerId(self.asked), ask });
-    }
-
-    fn step(&mut self, input: Input) {
-        let outputs = self.engine.step(now(), input);
-        self.carry_out(outputs);
-    }
-
-    async fn until_the_end(&mut self) -> Outcome {
-        loop {
-            if let Some(outcome) = self.outcome.take() {
-                return outcome;
-            }
-            if self.engine.has_work() {
-                self.step(Input::Turn);
-                continue;
-            }
-            let wait = self.alarm.map_or(PATIENCE, |alarm| alarm.since(now()));
-            match tokio::time::timeout(wait, self.answers.1.recv()).await {
-                Ok(input) => self.step(input.expect("the machine holds a sender itself")),
-                Err(_) => self.step(Input::AlarmRang),
-            }
-        }
-    }
-
-    fn carry_out(&mut self, outputs: Vec<Output>) {
-        for output in outputs {
-            match output.action {
-                Action::Call { execution, ticket, request } => {
-                    let (caller, sender) = (Arc::clone(&self.caller), self.answers.0.clone());
-                    tokio::spawn(async move {
-                        let answer = caller.call(*request, &NoSecrets).await;
-                        drop(sender.send(Input::Answered { execution, ticket, answer }));
-                    });
-                }
-                Action::Evaluate { request, .. } => panic!("no worker for `{}`", request.source),
-                Action::SetAlarm(alarm) => self.alarm = alarm,
-                Action::Report(Report::Happened { execution, happenings, .. })
-                    if execution == Self::EXECUTION =>
-                {
-                    self.history.extend(happenings);
-                }
-                Action::Reply { reply: Reply::Refused(refusal), .. } => panic!("{refusal}"),
-                Action::Reply { reply: Reply::Shown(detail), .. } => self.outcome = detail.outcome,
-                _ => {}
-            }
-        }
-    }
-}
-
-fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
-    Time::from_micros(u64::try_from(since.as_micros()).expect("it is before the year 500000"))
 }

@@ -13,10 +13,9 @@ mod yaml;
 use std::env;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use outlast_node::fixture::ledger::{self, Ledger};
-use outlast_node::services::{Builtin, Caller, Options, OriginMap};
+use outlast_node::services::{Options, OriginMap};
 
 use machine::Job;
 use run::Run;
@@ -86,7 +85,7 @@ async fn run_folder(what: &str, folder: &Path) -> usize {
 
 async fn run_scenario(scenario: &Scenario, public: SocketAddr) -> Result<(), String> {
     let ledger = Ledger::start(ledger::Options::default()).await.expect("the ledger starts");
-    let caller = Arc::new(caller(public, ledger.address()));
+    let services = services(public, ledger.address());
     let mut job = Job::default();
     let mut run: Option<Run> = None;
     for step in &scenario.steps {
@@ -96,7 +95,7 @@ async fn run_scenario(scenario: &Scenario, public: SocketAddr) -> Result<(), Str
             Step::Input(input) => job.input = Some(input.clone()),
             Step::Event(event) => job.events.push(event.clone()),
             Step::Execute => {
-                let mut ended = machine::run(&job, Arc::clone(&caller)).await?;
+                let mut ended = machine::run(&job, services.clone()).await?;
                 ended.operations = operations(&ledger);
                 run = Some(ended);
             }
@@ -109,7 +108,7 @@ async fn run_scenario(scenario: &Scenario, public: SocketAddr) -> Result<(), Str
     run.map(drop).ok_or_else(|| "nothing was executed".to_owned())
 }
 
-fn caller(public: SocketAddr, ledger: SocketAddr) -> Caller {
+fn services(public: SocketAddr, ledger: SocketAddr) -> Options {
     let mut origins = OriginMap::default();
     for (from, to) in [
         ("https://petstore.swagger.io", public),
@@ -118,7 +117,7 @@ fn caller(public: SocketAddr, ledger: SocketAddr) -> Caller {
     ] {
         origins.insert(from, &format!("http://{to}")).expect("both are origins");
     }
-    Caller::new(Options { origins, ..Options::default() }, Arc::new(Builtin))
+    Options { origins, ..Options::default() }
 }
 
 /// What the service did, in order: `name`, or `undo name`.

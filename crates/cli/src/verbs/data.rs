@@ -1,0 +1,152 @@
+//! `outlast data`: what a stopped node left on disk, checked, compacted, copied and brought back.
+
+use std::path::{Path, PathBuf};
+
+use outlast_node::data::{self, DataError, Report};
+use outlast_node::random;
+use serde_json::json;
+
+use crate::exit::{Exit, Failure};
+
+/// Check, compact, back up or restore the data of a stopped node
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast data check /var/lib/outlast                   read everything, change nothing
+  outlast data compact /var/lib/outlast                 give unused space back to the disk
+  outlast data backup /var/lib/outlast /backup/monday   copy it, with checksums
+  outlast data restore /backup/monday /var/lib/new      make a new data directory of a copy
+
+Exit codes: 0 done, 2 bad usage, 6 the data is damaged or cannot be used.")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(clap::Subcommand)]
+enum Task {
+    /// Read every record and the whole store, and tell of all that is wrong
+    Check {
+        /// The data directory
+        directory: PathBuf,
+        /// Print what was found as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give space that the store no longer uses back to the disk
+    Compact {
+        /// The data directory
+        directory: PathBuf,
+        /// Print the sizes as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copy the data into a new directory
+    Backup {
+        /// The data directory
+        directory: PathBuf,
+        /// Where the copy goes; must be new or empty
+        target: PathBuf,
+        /// Print what was written as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a new data directory of a copy; its node is a new incarnation
+    Restore {
+        /// The copy
+        backup: PathBuf,
+        /// The new data directory; must be new or empty
+        directory: PathBuf,
+        /// Print who the new node is as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does one of the tasks. The node must be stopped.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    match &arguments.task {
+        Task::Check { directory, json } => check(directory, *json),
+        Task::Compact { directory, json } => compact(directory, *json),
+        Task::Backup { directory, target, json } => backup(directory, target, *json),
+        Task::Restore { backup, directory, json } => restore(backup, directory, *json),
+    }
+}
+
+fn check(directory: &Path, json: bool) -> anyhow::Result<Exit> {
+    let report = data::check(directory).map_err(told)?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print_report(&report);
+    }
+    Ok(if report.is_sound() { Exit::Completed } else { Exit::Storage })
+}
+
+fn print_report(report: &Report) {
+    let journal = &report.journal;
+    println!("node       {} (incarnation {})", report.node, report.incarnation);
+    println!("started    {} times", report.epoch);
+    println!(
+        "journal    {} records in {} segments, {}",
+        journal.records,
+        journal.segments,
+        if journal.closed { "closed in good order" } else { "not closed: the node was killed" }
+    );
+    if journal.torn.is_some() {
+        println!("           a half-written end, which the next start cuts off");
+    }
+    for problem in &report.problems {
+        println!("damaged    {problem}");
+    }
+    if report.is_sound() {
+        println!("sound");
+    } else {
+        eprintln!("the data is damaged: restore a backup with `outlast data restore`");
+    }
+}
+
+fn compact(directory: &Path, json: bool) -> anyhow::Result<Exit> {
+    let (before, after) = data::compact(directory).map_err(told)?;
+    if json {
+        println!("{}", json!({ "bytesBefore": before, "bytesAfter": after }));
+    } else {
+        println!("the store has {after} bytes now; it had {before}");
+    }
+    Ok(Exit::Completed)
+}
+
+fn backup(directory: &Path, target: &Path, json: bool) -> anyhow::Result<Exit> {
+    data::backup(directory, target).map_err(told)?;
+    if json {
+        println!("{}", json!({ "directory": directory, "backup": target }));
+    } else {
+        println!("{} is copied to {}", directory.display(), target.display());
+    }
+    Ok(Exit::Completed)
+}
+
+fn restore(backup: &Path, directory: &Path, json: bool) -> anyhow::Result<Exit> {
+    let random = u64::from_le_bytes(random::bytes());
+    let meta = data::restore(backup, directory, random).map_err(told)?;
+    if json {
+        let (node, incarnation) = (meta.node.0, meta.incarnation);
+        println!(
+            "{}",
+            json!({
+                "directory": directory,
+                "node": format!("{node:016x}"),
+                "incarnation": format!("{incarnation:016x}"),
+            })
+        );
+    } else {
+        println!("{} is ready: start it with `outlast node --data {0}`", directory.display());
+    }
+    Ok(Exit::Completed)
+}
+
+/// What went wrong and what to do, with the exit code of its kind.
+fn told(error: DataError) -> anyhow::Error {
+    let message = format!("{:#}", anyhow::Error::from(error));
+    Failure::storage(message).into()
+}
