@@ -61,6 +61,10 @@ impl<'a> Reader<'a> {
                 self.hidden(left, "it is piped into something else")?;
                 self.placed(right)
             }
+            // Composed trees wrap each of their expressions in this.
+            Term::Call("single", arguments) => {
+                arguments.iter().try_for_each(|argument| self.placed(argument))
+            }
             Term::IfThenElse(branches, otherwise) => {
                 branches.iter().try_for_each(|(condition, branch)| {
                     self.hidden(condition, "it is compared")?;
@@ -172,6 +176,9 @@ mod tests {
             ("{ x: $secrets.a, y: [$secrets[\"b\"].c, .d] }", vec![vec!["a"], vec!["b", "c"]]),
             ("if .test then $secrets.a else $secrets.b end", vec![vec!["a"], vec!["b"]]),
             (".a + 1", vec![]),
+            ("{\"x\":single( $secrets.a\n),\"y\":single($secrets[\"b-c\"].d)}", {
+                vec![vec!["a"], vec!["b-c", "d"]]
+            }),
         ];
         for (source, expected) in cases {
             assert_eq!(opaque_paths(source, "secrets").unwrap(), expected, "{source}");

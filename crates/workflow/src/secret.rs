@@ -47,16 +47,17 @@ pub fn stand_in_object(salt: &[u8; 16], paths: &[(&str, Vec<&str>)]) -> Value {
     nested(&whole, 0)
 }
 
-/// `$secrets` as one expression sees it: stand-ins for the paths its text mentions.
+/// `$secrets` as one expression sees it: stand-ins for the paths it reads. Documents whose
+/// expressions do more than place a secret are rejected, so there is nothing for those.
 pub fn stand_ins(salt: &[u8; 16], source: &str) -> Value {
-    let mut paths: Vec<(&str, Vec<&str>)> = Vec::new();
-    for rest in source.split("$secrets.").skip(1) {
-        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'));
-        let mut names = rest[..end.unwrap_or(rest.len())].split('.').filter(|n| !n.is_empty());
-        if let Some(name) = names.next() {
-            paths.push((name, names.collect()));
-        }
-    }
+    let paths = outlast_expressions::opaque_paths(source, "secrets").unwrap_or_default();
+    let paths: Vec<(&str, Vec<&str>)> = paths
+        .iter()
+        .filter_map(|path| {
+            let (name, fields) = path.split_first()?;
+            Some((name.as_str(), fields.iter().map(String::as_str).collect()))
+        })
+        .collect();
     stand_in_object(salt, &paths)
 }
 
