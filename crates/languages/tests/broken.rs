@@ -51,3 +51,15 @@ fn problems_as_data_say_the_same() {
         }
     }
 }
+
+#[test]
+fn every_code_is_in_the_documentation() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/language.md");
+    let page = fs::read_to_string(page).unwrap();
+    for path in documents() {
+        let text = fs::read_to_string(&path).unwrap();
+        for found in openworkflow::check("flow.yaml", &text).diagnostics {
+            assert!(page.contains(&format!("`{}`", found.code)), "{}", found.code);
+        }
+    }
+}

@@ -5,6 +5,7 @@
 //! out. Numbers of tasks are fixed beforehand (`tasks::Numbers`), so that a call of a function
 //! further down or a jump back needs no second pass.
 
+mod bounds;
 mod call;
 mod compensation;
 mod event;
@@ -145,6 +146,7 @@ impl<'a> Lowering<'a> {
     fn finish(mut self, mut program: Program) -> Lowered {
         scopes::imply(&mut program);
         self.check_references(&program);
+        bounds::check(&program).into_iter().for_each(|found| self.report(found));
         Lowered {
             program,
             found: self.compiler.found.into_list(),
