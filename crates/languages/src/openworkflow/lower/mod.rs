@@ -8,9 +8,9 @@
 mod bounds;
 mod call;
 mod compensation;
+mod errors;
 mod event;
 mod flow;
-mod handler;
 mod names;
 mod references;
 mod scopes;
