@@ -83,11 +83,11 @@ fn choose(driver: &mut Driver, choice: u8, number: u8) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
     fn where_snapshots_were_taken_makes_no_difference(
-        choices in prop::collection::vec(any::<u8>(), 1..60),
+        choices in prop::collection::vec(any::<u8>(), 1..40),
         at in any::<prop::sample::Index>(),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -114,7 +114,7 @@ proptest! {
 
     #[test]
     fn a_recovered_engine_shows_what_the_lost_one_showed(
-        choices in prop::collection::vec(any::<u8>(), 1..60),
+        choices in prop::collection::vec(any::<u8>(), 1..40),
         awake_max in 0_usize..3,
     ) {
         let options = EngineOptions { awake_max, ..options() };
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn sleeping_makes_no_difference(choices in prop::collection::vec(any::<u8>(), 1..60)) {
+    fn sleeping_makes_no_difference(choices in prop::collection::vec(any::<u8>(), 1..40)) {
         let (awake, _) = run(&choices, usize::MAX, options());
         let asleep = EngineOptions { awake_max: 0, ..options() };
         let (asleep, _) = run(&choices, usize::MAX, asleep);
@@ -322,4 +322,18 @@ fn waiting_executions_are_small() {
         .collect();
     assert_eq!(sizes.len(), 1);
     assert!(sizes[0] < 700, "{} bytes", sizes[0]);
+}
+
+#[test]
+fn snapshots_do_not_leave_everything_awake() {
+    let mut driver = Driver::with(EngineOptions { awake_max: 2, ..options() });
+    let flow = program("flow", "1.0.0", vec![wait("w", "PT1H"), call("a")]);
+    driver.define(&flow);
+    for number in 1..=40 {
+        driver.start(&flow, id(number));
+    }
+    driver.step(Input::SnapshotWanted { max: 100 });
+    let counters = driver.engine.counters();
+    let awake = counters.started + counters.woken - counters.put_to_sleep;
+    assert!(awake <= 10, "{awake} are awake");
 }

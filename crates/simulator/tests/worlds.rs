@@ -4,7 +4,7 @@
 mod flows;
 
 use flows::{Tasks, plan};
-use outlast_simulator::{Plan, World, WorldOptions, checkers};
+use outlast_simulator::{CrashPoint, Moment, Plan, World, WorldOptions, checkers};
 use outlast_workflow::program::OnFault;
 
 /// A bit of everything: fork, loop, retries, timers, a child, and a rollback at the end.
@@ -79,4 +79,29 @@ fn a_checker_notices_a_provider_that_does_things_twice() {
         found += usize::from(checkers::no_key_is_acted_on_twice(&world(options)).is_err());
     }
     assert!(found > 0, "with crashes, some call is repeated in some world");
+}
+
+#[test]
+fn a_pivot_is_done_at_most_once_even_by_a_provider_that_does_not_deduplicate() {
+    let plan = || {
+        let mut tasks = Tasks::new();
+        let order = vec![tasks.pivot("ok pay")];
+        plan(&[tasks.program("flow", order, OnFault::Leave)], 1)
+    };
+    let (mut ended, mut parked) = (0, 0);
+    for record in 1..=4 {
+        for moment in Moment::ALL {
+            let crashes = vec![CrashPoint { record, moment }];
+            let options = WorldOptions { crashes, deduplicating: false, ..Default::default() };
+            let mut world = World::new(options, plan());
+            world.run();
+            assert_eq!(checkers::no_key_is_acted_on_twice(&world), Ok(()), "{record} {moment:?}");
+            let waits = world.node.engine().is_some_and(|engine| engine.counters().parked == 1);
+            // Either it is known how it ended, or a person is asked.
+            assert!(waits != world.client.is_content(), "{record} {moment:?}\n{}", world.trace);
+            ended += usize::from(!waits);
+            parked += usize::from(waits);
+        }
+    }
+    assert!(ended > 0 && parked > 0, "{ended} ended, {parked} parked");
 }

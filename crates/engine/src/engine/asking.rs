@@ -180,8 +180,7 @@ impl Engine {
 
     /// Everything about one execution.
     pub(super) fn detail(&mut self, id: ExecutionId) -> Box<Detail> {
-        let slept = self.roster.wake(id);
-        self.counters.woken += u64::from(slept == Some(true));
+        self.wake(id);
         let parked = self.parked_of(id);
         let entry = self.roster.known(id);
         let execution = entry.execution();

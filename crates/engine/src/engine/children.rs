@@ -218,7 +218,7 @@ impl Engine {
         if !entry.condition.is_end() {
             return None;
         }
-        self.roster.wake(id);
+        self.wake(id);
         self.roster.known(id).execution().outcome().cloned()
     }
 }

@@ -48,6 +48,9 @@ use waiters::Waiters;
 /// How many timers one ring of the alarm puts into the queue; more are put there by the next.
 const TIMERS_PER_RING: usize = 1000;
 
+/// More executions than one step uses at a time: so many are awake in a step whatever `awake_max`.
+const USED_PER_STEP: usize = 8;
+
 /// One shard of a node: everything it knows, and what it would do next.
 #[derive(Debug)]
 pub struct Engine {
@@ -156,6 +159,17 @@ impl Engine {
         } else if !self.advance(step, execution, event, Cause::default()) {
             self.counters.stale_answers += 1;
         }
+    }
+
+    /// Makes an execution ready to be used, and puts another to sleep if too many are awake. Says
+    /// whether there is such an execution.
+    fn wake(&mut self, id: ExecutionId) -> bool {
+        let Some(slept) = self.roster.wake(id) else { return false };
+        self.counters.woken += u64::from(slept);
+        // The executions that this step uses are the most recently used ones.
+        let awake_max = self.options.awake_max.max(USED_PER_STEP);
+        self.counters.put_to_sleep += u64::from(self.roster.settle(awake_max));
+        true
     }
 
     /// Puts work for an execution into the line of its namespace.

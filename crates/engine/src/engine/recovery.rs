@@ -275,6 +275,7 @@ impl Recovery<'_> {
                 ..Entry::new(defined, started.input, started.parent, time, position, execution)
             };
             self.engine.roster.insert(id, entry);
+            self.engine.wake(id);
             self.touched(id, position, time);
         }
         self.deliver(position, &started.sent);
@@ -284,7 +285,7 @@ impl Recovery<'_> {
     fn replay_advance(&mut self, position: Position, time: Time, advanced: Advanced) {
         let id = advanced.execution;
         if !self.is_saved(Subject::Execution(id), position) {
-            if self.engine.roster.wake(id).is_some() {
+            if self.engine.wake(id) {
                 let entry = self.engine.roster.known(id);
                 entry.execution_mut().apply(&advanced.delta);
                 entry.cancel_wanted &= !advanced.received;
@@ -323,8 +324,6 @@ impl Recovery<'_> {
             entry.position = position;
             entry.changed = time;
         });
-        // Only what is being replayed stays awake, or a long journal would wake everything.
-        self.engine.roster.settle(self.engine.options.awake_max);
     }
 
     fn deliver(&mut self, position: Position, sent: &[Sent]) {
@@ -374,7 +373,7 @@ impl Engine {
     /// Asks again for what an execution has open. Its timers and subscriptions are set anew; a
     /// subscription that was there before goes on where it was.
     fn reopen(&mut self, step: &mut Step, id: ExecutionId) {
-        if self.roster.wake(id).is_none() {
+        if !self.wake(id) {
             return;
         }
         let entry = self.roster.known(id);
@@ -397,7 +396,6 @@ impl Engine {
             }
         }
         self.ask_again(step, id, others);
-        self.roster.settle(self.options.awake_max);
     }
 
     /// Sets the timers of all executions, has those that listen see what they have not seen, and

@@ -42,7 +42,7 @@ impl Engine {
             if !fits(entry, filter.namespace.as_deref(), filter.workflow.as_deref()) {
                 continue;
             }
-            self.roster.wake(id);
+            self.wake(id);
             let fitting =
                 |item: &ParkedItem| filter.effect.is_none_or(|effect| effect == item.effect);
             items.extend(self.parked_of(id).into_iter().filter(fitting));

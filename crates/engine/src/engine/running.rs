@@ -35,8 +35,9 @@ impl Engine {
         event: Event,
         cause: Cause,
     ) -> bool {
-        let Some(slept) = self.roster.wake(id) else { return false };
-        self.counters.woken += u64::from(slept);
+        if !self.wake(id) {
+            return false;
+        }
         if let Event::TimerFired(ticket) = &event {
             self.forget_timer(id, *ticket);
         }

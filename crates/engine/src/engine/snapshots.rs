@@ -164,7 +164,9 @@ impl Engine {
     }
 
     fn header(&mut self, step: &Step, id: ExecutionId) -> Option<Header> {
-        self.roster.wake(id)?;
+        if !self.wake(id) {
+            return None;
+        }
         let entry = self.roster.known(id);
         let program = &entry.defined.program;
         let open = entry.execution().open_commands(program, step.now);

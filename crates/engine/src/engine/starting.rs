@@ -192,7 +192,7 @@ impl Engine {
             ..Entry::new(defined, digest, parent, step.now, position, execution)
         };
         self.roster.insert(id, entry);
-        self.roster.wake(id);
+        self.wake(id);
         self.counters.started += 1;
         self.conclude(step, id, position, started.happenings, advance.commands);
         self.deliver(position, &started.sent);
