@@ -4,10 +4,12 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "talking to people is its business")]
 
+mod directories;
 mod exit;
 mod input;
 mod log;
 mod services;
+mod signals;
 mod verbs;
 
 use clap::{Parser, Subcommand};
@@ -29,6 +31,7 @@ enum Verb {
     Check(verbs::check::Arguments),
     Data(verbs::data::Arguments),
     Bench(verbs::bench::Arguments),
+    Node(Box<verbs::node::Arguments>),
     #[command(hide = true)]
     ExpressionWorker,
     #[command(hide = true)]
@@ -42,6 +45,7 @@ fn main() -> std::process::ExitCode {
         Verb::Check(arguments) => verbs::check::run(&arguments),
         Verb::Data(arguments) => verbs::data::run(&arguments),
         Verb::Bench(arguments) => verbs::bench::run(&arguments),
+        Verb::Node(arguments) => verbs::node::run(&arguments),
         Verb::ExpressionWorker => verbs::expression_worker::run(),
         Verb::Fixture(arguments) => verbs::fixture::run(arguments),
     };

@@ -16,7 +16,7 @@ use crate::data::{Lock, Meta};
 use crate::driver::{
     self, Counts, History, HistoryLine, Inbox, Message, Rejected, StartError, Stopped,
 };
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalError};
 use crate::random;
 use crate::store::{Store, StoreError};
 
@@ -164,6 +164,11 @@ impl NodeHandle {
             lag: journal.lag(),
             durable: Position(journal.durable()),
         }
+    }
+
+    /// Whether the disk takes records.
+    pub fn storage(&self) -> Result<(), JournalError> {
+        self.inner.journal.condition()
     }
 
     /// The node's time.

@@ -5,4 +5,5 @@ pub(crate) mod check;
 pub(crate) mod data;
 pub(crate) mod expression_worker;
 pub(crate) mod fixture;
+pub(crate) mod node;
 pub(crate) mod run;

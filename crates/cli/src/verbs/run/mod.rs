@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use outlast_engine::{
     Ask, Condition, Detail, Filter, Refusal, Reply, StartAsk, Summary, Which, WorkflowVersion,
 };
@@ -20,8 +20,8 @@ use tokio::runtime::Runtime;
 
 use crate::exit::{self, Exit, Failure};
 use crate::input::{self, Document};
-use crate::log;
 use crate::services::ServiceArguments;
+use crate::{directories, log, signals};
 use progress::Progress;
 
 /// How long the runtime may take to end what is under way.
@@ -213,7 +213,7 @@ impl Session<'_> {
         loop {
             tokio::select! {
                 biased;
-                signal = signalled() => return Ok(Event::Signal(signal?)),
+                signal = signals::told_to_end() => return Ok(Event::Signal(signal?)),
                 stopped = self.node.stopped() => return Ok(Event::Stopped(stopped)),
                 () = progress.next() => {}
                 reply = &mut waiting => match reply {
@@ -301,17 +301,6 @@ fn program_of(document: &Document) -> &Arc<Program> {
     document.report.program.as_ref().expect("only accepted documents are run")
 }
 
-/// Waits until the process is told to end.
-async fn signalled() -> anyhow::Result<Exit> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted.map(|()| Exit::Interrupted)
-            .context("cannot listen for interrupts"),
-        _ = terminate.recv() => Ok(Exit::Terminated),
-    }
-}
-
 /// One machine can do without anything, or survive its own crashes.
 fn check_survival(mode: Option<&str>) -> anyhow::Result<()> {
     match mode {
@@ -333,13 +322,9 @@ fn check_survival(mode: Option<&str>) -> anyhow::Result<()> {
 /// A directory for this very text: another text is another directory, so that editing a document
 /// never disturbs what an earlier text left unfinished.
 fn default_directory(program: &Program) -> anyhow::Result<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let state = variable("XDG_STATE_HOME")
-        .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
-        .ok_or_else(|| anyhow!("neither XDG_STATE_HOME nor HOME is set; give --data DIR"))?;
     let digest = program.digest.to_string();
     let name = format!("{}.{}-{}", program.namespace, program.name, &digest[..12]);
-    Ok(state.join("outlast/run").join(name))
+    Ok(directories::state()?.join("run").join(name))
 }
 
 /// The value as one line of JSON.

@@ -1,0 +1,125 @@
+//! `outlast node`: a node with its API, until it is told to end.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use outlast_node::http::{self, read_token, rotate_token};
+use outlast_node::{Configuration, Node, NodeHandle, Stopped};
+use serde_json::json;
+
+use crate::exit::{Exit, Failure};
+use crate::services::ServiceArguments;
+use crate::{directories, log, signals};
+
+/// How long the runtime may take to end what is under way.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
+
+/// Start a node: it keeps executions and runs them, and answers requests
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast node                                    on this machine, at http://127.0.0.1:7180
+  outlast node --data /var/lib/outlast --listen 0.0.0.0:7180 --host outlast.example.org
+
+The token that requests must show is printed at the first start; `outlast token` prints it again.")]
+pub(crate) struct Arguments {
+    /// Where the node keeps everything [default: $XDG_STATE_HOME/outlast/node]
+    #[arg(long, env = "OUTLAST_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where to listen; port 0 takes any free one
+    #[arg(long, default_value = "127.0.0.1:7180", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// A name of this node, besides addresses and localhost; requests for others are refused
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// Answer without a token; only where nobody else can reach it
+    #[arg(long)]
+    no_token: bool,
+    /// How many connections there may be at once
+    #[arg(long, default_value_t = 512, value_name = "COUNT")]
+    connections: usize,
+    /// How many days ended executions are kept
+    #[arg(long, value_name = "DAYS")]
+    keep_days: Option<u64>,
+    /// How many ended executions are kept
+    #[arg(long, value_name = "COUNT")]
+    keep_count: Option<usize>,
+    /// Print where it listens as one line of JSON on stdout
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    services: ServiceArguments,
+}
+
+/// Runs a node until it is told to end or its storage fails.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    log::start("info");
+    let directory = match &arguments.data {
+        Some(directory) => directory.clone(),
+        None => directories::node()?,
+    };
+    let mut configuration = Configuration::new(&directory);
+    arguments.services.apply(&mut configuration)?;
+    if let Some(days) = arguments.keep_days {
+        configuration.retention.age = Duration::from_secs(days * 24 * 60 * 60);
+    }
+    if let Some(count) = arguments.keep_count {
+        configuration.retention.count = count;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let node = Node::start(configuration, runtime.handle())?;
+    let exit = runtime.block_on(serve(arguments, &directory, node));
+    runtime.shutdown_timeout(SHUTDOWN_MAX);
+    exit
+}
+
+async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> anyhow::Result<Exit> {
+    if !arguments.no_token {
+        ensure_token(directory)?;
+    }
+    let options = http::Options {
+        listen: arguments.listen,
+        hosts: arguments.hosts.clone(),
+        token: (!arguments.no_token).then(|| directory.to_owned()),
+        connections_max: arguments.connections.max(1),
+    };
+    let server = http::serve(node.clone(), options)
+        .await
+        .with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    let address = server.address();
+    let id = format!("{:016x}", node.meta().node.0);
+    if arguments.json {
+        println!("{}", json!({ "address": address, "data": directory, "node": id }));
+    }
+    eprintln!("node {id} listens on http://{address}, kept in {}", directory.display());
+    let ended = tokio::select! {
+        told = signals::told_to_end() => Ok(told?),
+        stopped = node.stopped() => Err(stopped),
+    };
+    server.stop().await;
+    match ended {
+        Ok(_) => match node.shutdown().await {
+            Stopped::Asked => Ok(Exit::Completed),
+            stopped => Err(Failure::storage(stopped.to_string()).into()),
+        },
+        Err(stopped) => Err(Failure::storage(stopped.to_string()).into()),
+    }
+}
+
+/// Makes a token if there is none, and shows it this once.
+fn ensure_token(directory: &Path) -> anyhow::Result<()> {
+    if read_token(directory).is_ok_and(|token| !token.is_empty()) {
+        return Ok(());
+    }
+    let token = rotate_token(directory)
+        .with_context(|| format!("cannot write the token in {}", directory.display()))?;
+    eprintln!(
+        "the token of this node, shown this once (`outlast token` prints it again):\n{token}"
+    );
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! Executions: start, list, look at, wait for, change.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use outlast_engine::{Ask, Condition, Filter, Reply, StartAsk, Which, WorkflowVersion};
+use outlast_expressions::{Value, value};
+use outlast_lineage::ExecutionId;
+use serde::Deserialize;
+use serde_json::Value as JsonValue;
+use utoipa::{IntoParams, ToSchema};
+
+use super::payload::{Parameters, Payload, which};
+use super::{Api, Problem, model};
+use crate::random;
+
+/// A new execution.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes the body for the API's document; it is read by hand")]
+pub(super) struct StartRequest {
+    /// The definition's namespace.
+    namespace: String,
+    /// The definition's name.
+    workflow: String,
+    /// The definition's version; the latest if none is given.
+    version: Option<String>,
+    /// Its input; an empty object if none is given.
+    #[schema(value_type = Option<Object>)]
+    input: Option<JsonValue>,
+    /// Its id, a UUID of the caller's choice: asking again with it starts nothing twice.
+    id: Option<String>,
+    /// A name of the caller's choice, unique in the namespace; likewise.
+    name: Option<String>,
+}
+
+/// Which executions.
+#[derive(Deserialize, IntoParams)]
+pub(super) struct Selection {
+    /// Only of this namespace.
+    namespace: Option<String>,
+    /// Only of the definition with this name.
+    workflow: Option<String>,
+    /// Only in this condition.
+    condition: Option<String>,
+    /// After this id: where the page before ended.
+    after: Option<String>,
+    /// At most this many.
+    limit: Option<usize>,
+}
+
+/// Start an execution. Asking again with the same id or name, definition and input starts nothing.
+#[utoipa::path(
+    post, path = "/v1/executions", tag = "executions", request_body = StartRequest,
+    responses(
+        (status = 201, description = "It is started", body = model::Started),
+        (status = 200, description = "It was started before", body = model::Started),
+        (status = 404, description = "There is no such definition", body = Problem),
+        (status = 409, description = "The id or name is taken", body = Problem),
+        (status = 429, description = "The namespace has used up its share", body = Problem),
+        (status = 507, description = "The disk is full", body = Problem),
+    )
+)]
+pub(super) async fn start(
+    State(api): State<Arc<Api>>,
+    payload: Payload,
+) -> Result<(StatusCode, Json<model::Started>), Problem> {
+    let ask = start_ask(&api, &payload.json()?)?;
+    match api.ask(Ask::Start(Box::new(ask))).await? {
+        Reply::Started { execution, definition, new } => {
+            let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+            let (execution, definition) = (execution.to_string(), definition.to_string());
+            Ok((status, Json(model::Started { execution, definition, new })))
+        }
+        other => Err(Problem::unexpected(&other)),
+    }
+}
+
+fn start_ask(api: &Api, body: &Value) -> Result<StartAsk, Problem> {
+    let text = |name: &str| match value::get(body, name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(given) => match value::as_str(given) {
+            Some(text) => Ok(Some(text.to_owned())),
+            None => Err(Problem::invalid(format!("`{name}` is not a text"))),
+        },
+    };
+    let needed =
+        |name: &str| text(name)?.ok_or_else(|| Problem::invalid(format!("`{name}` is missing")));
+    let id = text("id")?.map(|id| {
+        id.parse::<ExecutionId>().map_err(|error| Problem::invalid(format!("`id` is {error}")))
+    });
+    Ok(StartAsk {
+        id: id.transpose()?.unwrap_or_else(|| api.node.new_id()),
+        name: text("name")?,
+        namespace: needed("namespace")?,
+        workflow: needed("workflow")?,
+        version: WorkflowVersion::of(text("version")?.as_deref().unwrap_or("latest")),
+        input: value::get(body, "input").cloned().unwrap_or_else(|| value::object([])),
+        salt: random::bytes(),
+    })
+}
+
+/// Executions in order of their ids, a page at a time.
+#[utoipa::path(
+    get, path = "/v1/executions", tag = "executions", params(Selection),
+    responses((status = 200, body = model::Executions))
+)]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Parameters(selection): Parameters<Selection>,
+) -> Result<Json<model::Executions>, Problem> {
+    let Selection { namespace, workflow, condition, after, limit } = selection;
+    let condition = condition.map(|word| {
+        Condition::parse(&word).ok_or_else(|| {
+            let words = Condition::ALL.map(Condition::word).join(", ");
+            Problem::invalid(format!("{word} is no condition; there are {words}"))
+        })
+    });
+    let after = after.map(|id| id.parse().map_err(|_| Problem::invalid("`after` is no id")));
+    let filter = Filter {
+        namespace,
+        workflow,
+        condition: condition.transpose()?,
+        after: after.transpose()?,
+        limit: limit.unwrap_or_default(),
+    };
+    match api.ask(Ask::List(filter)).await? {
+        Reply::Listed { executions, next } => {
+            let executions = executions.into_iter().map(Into::into).collect();
+            let next = next.map(|id| id.to_string());
+            Ok(Json(model::Executions { executions, next }))
+        }
+        other => Err(Problem::unexpected(&other)),
+    }
+}
+
+/// One execution. The path is its id, or `namespace/name` with the slash encoded.
+#[utoipa::path(
+    get, path = "/v1/executions/{execution}", tag = "executions",
+    params(("execution" = String, Path)),
+    responses((status = 200, body = model::Detail), (status = 404, body = Problem))
+)]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    Path(execution): Path<String>,
+) -> Result<Json<model::Detail>, Problem> {
+    shown(&api, Ask::Show(which(&execution)?)).await
+}
+
+/// Wait for the end of an execution.
+#[utoipa::path(
+    get, path = "/v1/executions/{execution}/wait", tag = "executions",
+    params(("execution" = String, Path)),
+    responses((status = 200, body = model::Detail), (status = 404, body = Problem))
+)]
+pub(super) async fn wait(
+    State(api): State<Arc<Api>>,
+    Path(execution): Path<String>,
+) -> Result<Json<model::Detail>, Problem> {
+    shown(&api, Ask::Wait(which(&execution)?)).await
+}
+
+async fn shown(api: &Api, ask: Ask) -> Result<Json<model::Detail>, Problem> {
+    match api.ask(ask).await? {
+        Reply::Shown(detail) => Ok(Json((*detail).into())),
+        other => Err(Problem::unexpected(&other)),
+    }
+}
+
+/// Stop an execution.
+#[utoipa::path(
+    post, path = "/v1/executions/{execution}/cancel", tag = "executions",
+    params(("execution" = String, Path)),
+    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+)]
+pub(super) async fn cancel(
+    State(api): State<Arc<Api>>,
+    Path(execution): Path<String>,
+) -> Result<(StatusCode, Json<model::Done>), Problem> {
+    done(&api, &execution, Ask::Cancel).await
+}
+
+/// Hold an execution.
+#[utoipa::path(
+    post, path = "/v1/executions/{execution}/suspend", tag = "executions",
+    params(("execution" = String, Path)),
+    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+)]
+pub(super) async fn suspend(
+    State(api): State<Arc<Api>>,
+    Path(execution): Path<String>,
+) -> Result<(StatusCode, Json<model::Done>), Problem> {
+    done(&api, &execution, Ask::Suspend).await
+}
+
+/// Let an execution go on.
+#[utoipa::path(
+    post, path = "/v1/executions/{execution}/resume", tag = "executions",
+    params(("execution" = String, Path)),
+    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+)]
+pub(super) async fn resume(
+    State(api): State<Arc<Api>>,
+    Path(execution): Path<String>,
+) -> Result<(StatusCode, Json<model::Done>), Problem> {
+    done(&api, &execution, Ask::Resume).await
+}
+
+/// Try the failed task of a faulted execution again.
+#[utoipa::path(
+    post, path = "/v1/executions/{execution}/retry", tag = "executions",
+    params(("execution" = String, Path)),
+    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+)]
+pub(super) async fn retry(
+    State(api): State<Arc<Api>>,
+    Path(execution): Path<String>,
+) -> Result<(StatusCode, Json<model::Done>), Problem> {
+    done(&api, &execution, Ask::Retry).await
+}
+
+/// Why an execution is rolled back.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes the body for the API's document; it is read by hand")]
+pub(super) struct CompensateRequest {
+    /// For the history.
+    reason: Option<String>,
+}
+
+/// Roll an execution back and stop it.
+#[utoipa::path(
+    post, path = "/v1/executions/{execution}/compensate", tag = "executions",
+    params(("execution" = String, Path)), request_body = CompensateRequest,
+    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+)]
+pub(super) async fn compensate(
+    State(api): State<Arc<Api>>,
+    Path(execution): Path<String>,
+    payload: Payload,
+) -> Result<(StatusCode, Json<model::Done>), Problem> {
+    let body = payload.json()?;
+    let reason = value::get(&body, "reason").and_then(value::as_str);
+    let reason = reason.unwrap_or("someone asked for it").to_owned();
+    done(&api, &execution, |which| Ask::Compensate { which, reason }).await
+}
+
+/// Forget an execution that has ended.
+#[utoipa::path(
+    delete, path = "/v1/executions/{execution}", tag = "executions",
+    params(("execution" = String, Path)),
+    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+)]
+pub(super) async fn delete(
+    State(api): State<Arc<Api>>,
+    Path(execution): Path<String>,
+) -> Result<(StatusCode, Json<model::Done>), Problem> {
+    done(&api, &execution, Ask::Delete).await
+}
+
+async fn done(
+    api: &Api,
+    execution: &str,
+    ask: impl FnOnce(Which) -> Ask,
+) -> Result<(StatusCode, Json<model::Done>), Problem> {
+    match api.ask(ask(which(execution)?)).await? {
+        Reply::Done => Ok((StatusCode::ACCEPTED, Json(model::Done { done: true }))),
+        other => Err(Problem::unexpected(&other)),
+    }
+}

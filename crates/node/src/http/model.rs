@@ -1,0 +1,245 @@
+//! What the API answers with: the engine's replies in the words of JSON.
+
+use outlast_engine as engine;
+use outlast_expressions::value;
+use outlast_lineage::EffectId;
+use outlast_workflow::moment::iso8601;
+use outlast_workflow::{Fault, Outcome};
+use serde::Serialize;
+use serde_json::Value as Json;
+use utoipa::ToSchema;
+
+/// A registered definition.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct DefinitionSummary {
+    namespace: String,
+    name: String,
+    version: String,
+    /// The digest of its text: what executions are pinned to.
+    digest: String,
+}
+
+impl From<engine::DefinitionSummary> for DefinitionSummary {
+    fn from(summary: engine::DefinitionSummary) -> Self {
+        let engine::DefinitionSummary { namespace, name, version, digest } = summary;
+        Self { namespace, name, version, digest: digest.to_string() }
+    }
+}
+
+/// Registered definitions, in order of namespace, name and version.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Definitions {
+    pub(super) definitions: Vec<DefinitionSummary>,
+}
+
+/// A registered definition with its text.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Definition {
+    #[serde(flatten)]
+    pub(super) summary: DefinitionSummary,
+    pub(super) text: String,
+}
+
+/// A definition was registered.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Defined {
+    #[serde(flatten)]
+    pub(super) summary: DefinitionSummary,
+    /// Whether this request registered it.
+    pub(super) new: bool,
+}
+
+impl Defined {
+    pub(super) fn new(program: &outlast_workflow::Program, new: bool) -> Self {
+        let summary = DefinitionSummary {
+            namespace: program.namespace.clone(),
+            name: program.name.clone(),
+            version: program.version.clone(),
+            digest: program.digest.to_string(),
+        };
+        Self { summary, new }
+    }
+}
+
+/// An execution exists.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Started {
+    /// Its id.
+    pub(super) execution: String,
+    /// The digest of its definition.
+    pub(super) definition: String,
+    /// Whether this request started it.
+    pub(super) new: bool,
+}
+
+/// One line of a list of executions.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Summary {
+    #[serde(flatten)]
+    facts: Facts,
+    /// Whether something in it waits for a person.
+    parked: bool,
+}
+
+/// What lists and details have in common.
+#[derive(Debug, Serialize, ToSchema)]
+struct Facts {
+    /// Its id.
+    execution: String,
+    /// The name its starter gave it.
+    name: Option<String>,
+    namespace: String,
+    workflow: String,
+    version: String,
+    /// The digest of its definition.
+    definition: String,
+    /// running, waiting, suspended, compensating, completed, faulted, cancelled or compensated.
+    condition: &'static str,
+    /// When it started.
+    started: String,
+    /// When it last changed; when it ended, if it did.
+    changed: String,
+    /// The execution that started it, if one did.
+    parent: Option<String>,
+}
+
+impl From<engine::Summary> for Facts {
+    fn from(summary: engine::Summary) -> Self {
+        Self {
+            execution: summary.execution.to_string(),
+            name: summary.name,
+            namespace: summary.namespace,
+            workflow: summary.workflow,
+            version: summary.version,
+            definition: summary.definition.to_string(),
+            condition: summary.condition.word(),
+            started: iso8601(summary.started),
+            changed: iso8601(summary.changed),
+            parent: summary.parent.map(|parent| parent.to_string()),
+        }
+    }
+}
+
+impl From<engine::Summary> for Summary {
+    fn from(summary: engine::Summary) -> Self {
+        let parked = summary.parked;
+        Self { facts: summary.into(), parked }
+    }
+}
+
+/// One page of executions, in order of ids.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Executions {
+    pub(super) executions: Vec<Summary>,
+    /// Give this as `after` for the next page; null if this was the last.
+    pub(super) next: Option<String>,
+}
+
+/// Everything about one execution but its history.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Detail {
+    #[serde(flatten)]
+    facts: Facts,
+    #[schema(value_type = Object)]
+    input: Json,
+    /// What it gave, if it completed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    output: Option<Json>,
+    /// Why it faulted or was rolled back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    error: Option<Json>,
+    /// Completed activities.
+    progress: u64,
+    /// What waits for a person.
+    parked: Vec<ParkedItem>,
+}
+
+impl From<engine::Detail> for Detail {
+    fn from(detail: engine::Detail) -> Self {
+        let fault = |fault: &Fault| value::to_json(&fault.to_value());
+        let (output, error) = match &detail.outcome {
+            Some(Outcome::Completed(output)) => (Some(value::to_json(output)), None),
+            Some(Outcome::Faulted(why) | Outcome::Compensated(why)) => (None, Some(fault(why))),
+            Some(Outcome::Cancelled) | None => (None, None),
+        };
+        Self {
+            facts: detail.summary.into(),
+            input: value::to_json(&detail.input),
+            output,
+            error,
+            progress: detail.progress,
+            parked: detail.parked.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+/// An effect that waits for a person.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ParkedItem {
+    execution: String,
+    /// Names the effect when it is resolved.
+    effect: String,
+    /// JSON pointer to the task in the definition.
+    place: String,
+    reason: String,
+    /// What can be said of it.
+    choices: Vec<String>,
+}
+
+impl From<engine::ParkedItem> for ParkedItem {
+    fn from(item: engine::ParkedItem) -> Self {
+        Self {
+            execution: item.execution.to_string(),
+            effect: effect_text(&item.effect),
+            place: item.place,
+            reason: item.reason,
+            choices: item.choices,
+        }
+    }
+}
+
+/// What waits for a person.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Parked {
+    pub(super) parked: Vec<ParkedItem>,
+}
+
+/// How many parked effects were resolved.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Resolved {
+    pub(super) resolved: usize,
+}
+
+/// It is recorded and will be done.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Done {
+    pub(super) done: bool,
+}
+
+/// Events were taken in.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct EventsTaken {
+    /// The number of each on this node.
+    pub(super) numbers: Vec<u64>,
+}
+
+/// An effect's name as text: its bytes in hexadecimal.
+fn effect_text(effect: &EffectId) -> String {
+    let bytes = minicbor::to_vec(effect).expect("writing to memory does not fail");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The effect that a text names.
+pub(super) fn effect_of(text: &str) -> Option<EffectId> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) || 256 < digits.len() {
+        return None;
+    }
+    let pairs = digits.chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    minicbor::decode(&pairs.collect::<Option<Vec<_>>>()?).ok()
+}

@@ -1,0 +1,130 @@
+//! Connections: accepted within bounds, and closed when their other end is too slow.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// How long the head of a request may take to arrive.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// The largest head of a request.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How long connections may take to end once the server stops.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
+/// How long to wait after an error of the operating system, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// An API that is being served.
+pub struct Server {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl Server {
+    pub(super) async fn start(
+        listen: SocketAddr,
+        router: Router,
+        connections_max: usize,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(listen).await?;
+        let address = listener.local_addr()?;
+        let (stop, stopping) = watch::channel(false);
+        let serving = tokio::spawn(accept(listener, router, connections_max, stopping));
+        Ok(Self { address, stop, serving })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more connections and ends those there are.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        // A server that panicked has ended as well.
+        let _ = self.serving.await;
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    router: Router,
+    connections_max: usize,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let turns = Arc::new(Semaphore::new(connections_max));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            () = told_to_stop(&mut stopping) => break,
+            // Beyond the bound, whoever comes waits in the operating system's queue.
+            accepted = next(&listener, &turns) => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok((stream, turn)) => {
+                connections.spawn(serve(stream, turn, router.clone(), stopping.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no connection could be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    let ending = async { while connections.join_next().await.is_some() {} };
+    // What does not end in time is broken off with the set.
+    let _ = tokio::time::timeout(END_TIME_MAX, ending).await;
+}
+
+async fn next(
+    listener: &TcpListener,
+    turns: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let turn = Arc::clone(turns).acquire_owned().await.expect("turns are never closed");
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, turn))
+}
+
+async fn serve(
+    stream: TcpStream,
+    _turn: OwnedSemaphorePermit,
+    router: Router,
+    mut stopping: watch::Receiver<bool>,
+) {
+    // Small answers are to leave at once; without this they only come later.
+    let _ = stream.set_nodelay(true);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => Some(ended),
+        () = told_to_stop(&mut stopping) => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection broke off");
+    }
+}
+
+/// Waits until the server stops; a server that is gone has stopped.
+async fn told_to_stop(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stop| *stop).await;
+}

@@ -1,0 +1,106 @@
+//! The token of a node: 32 random bytes in a file that only its owner can read.
+//!
+//! Whoever can read the data directory can do everything to it anyway, so the commands on the same
+//! machine take the token from there. The node itself keeps only its digest, and notices when the
+//! file is written anew.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use outlast_lineage::Digest;
+
+use crate::random;
+
+/// The name of the token's file in a data directory.
+const TOKEN_FILE: &str = "token";
+
+/// Reads the token of the node that keeps its data in a directory.
+pub fn read_token(directory: &Path) -> io::Result<String> {
+    Ok(fs::read_to_string(directory.join(TOKEN_FILE))?.trim().to_owned())
+}
+
+/// Makes a new token, which takes the place of the one before.
+pub fn rotate_token(directory: &Path) -> io::Result<String> {
+    let token = URL_SAFE_NO_PAD.encode(random::bytes::<32>());
+    let unfinished = directory.join("token.tmp");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&unfinished)?;
+    writeln!(file, "{token}")?;
+    file.sync_all()?;
+    fs::rename(&unfinished, directory.join(TOKEN_FILE))?;
+    Ok(token)
+}
+
+/// The token as the node checks it.
+#[derive(Debug)]
+pub(super) struct Token {
+    path: PathBuf,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    written: Option<SystemTime>,
+    digest: Option<Digest>,
+}
+
+impl Token {
+    pub(super) fn new(directory: &Path) -> Self {
+        Self { path: directory.join(TOKEN_FILE), known: Mutex::default() }
+    }
+
+    /// Whether this is the token.
+    pub(super) fn is(&self, given: &str) -> bool {
+        let given = Digest::of(given.as_bytes());
+        self.digest().is_some_and(|known| known == given)
+    }
+
+    /// The digest of the token in the file as it is now; nothing lets nobody in.
+    fn digest(&self) -> Option<Digest> {
+        let written = fs::metadata(&self.path).and_then(|file| file.modified()).ok()?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.written != Some(written) {
+            let text = fs::read_to_string(&self.path).ok()?;
+            let token = text.trim();
+            let digest = (!token.is_empty()).then(|| Digest::of(token.as_bytes()));
+            *known = Known { written: Some(written), digest };
+        }
+        known.digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_token_is_the_token() {
+        let directory = tempfile::tempdir().unwrap();
+        let token = Token::new(directory.path());
+        assert!(!token.is(""), "no token lets nobody in");
+        let first = rotate_token(directory.path()).unwrap();
+        assert!(token.is(&first) && !token.is("another"));
+        let second = rotate_token(directory.path()).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(read_token(directory.path()).unwrap(), second);
+        assert!(token.is(&second) && !token.is(&first));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_can_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        rotate_token(directory.path()).unwrap();
+        let mode = fs::metadata(directory.path().join(TOKEN_FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}

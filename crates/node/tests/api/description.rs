@@ -1,0 +1,25 @@
+//! The API's description is kept beside the documents, for readers without a node.
+
+use std::path::Path;
+
+#[test]
+fn the_committed_description_is_the_one_that_is_served() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let served = format!("{}\n", outlast_node::http::openapi());
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, &served).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap();
+    assert!(committed == served, "docs/openapi.json is old: run the test with UPDATE_EXPECT=1");
+}
+
+#[test]
+fn every_route_is_described() {
+    let served: serde_json::Value = serde_json::from_str(&outlast_node::http::openapi()).unwrap();
+    let paths = served["paths"].as_object().unwrap();
+    for path in ["/v1/executions", "/v1/executions/{execution}/graph", "/v1/events", "/metrics"] {
+        assert!(paths.contains_key(path), "{path}");
+    }
+    let operations: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
+    assert_eq!(operations, 24);
+}
