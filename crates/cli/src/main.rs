@@ -4,12 +4,14 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "talking to people is its business")]
 
+mod client;
 mod directories;
 mod exit;
 mod input;
 mod log;
 mod services;
 mod signals;
+mod table;
 mod verbs;
 
 use clap::{Parser, Subcommand};
@@ -29,9 +31,25 @@ struct Arguments {
 enum Verb {
     Run(Box<verbs::run::Arguments>),
     Check(verbs::check::Arguments),
+    Node(Box<verbs::node::Arguments>),
+    Start(verbs::start::Arguments),
+    Ps(verbs::ps::Arguments),
+    Show(verbs::show::Arguments),
+    History(verbs::history::Arguments),
+    Graph(verbs::graph::Arguments),
+    Cancel(verbs::cancel::Arguments),
+    Compensate(verbs::compensate::Arguments),
+    Suspend(verbs::suspend::Arguments),
+    Resume(verbs::resume::Arguments),
+    Signal(verbs::signal::Arguments),
+    Retry(verbs::retry::Arguments),
+    Delete(verbs::delete::Arguments),
+    Definitions(verbs::definitions::Arguments),
+    Parked(verbs::parked::Arguments),
+    Resolve(verbs::resolve::Arguments),
+    Token(verbs::token::Arguments),
     Data(verbs::data::Arguments),
     Bench(verbs::bench::Arguments),
-    Node(Box<verbs::node::Arguments>),
     #[command(hide = true)]
     ExpressionWorker,
     #[command(hide = true)]
@@ -43,9 +61,25 @@ fn main() -> std::process::ExitCode {
     let ended = match verb {
         Verb::Run(arguments) => verbs::run::run(&arguments),
         Verb::Check(arguments) => verbs::check::run(&arguments),
+        Verb::Node(arguments) => verbs::node::run(&arguments),
+        Verb::Start(arguments) => verbs::start::run(&arguments),
+        Verb::Ps(arguments) => verbs::ps::run(&arguments),
+        Verb::Show(arguments) => verbs::show::run(&arguments),
+        Verb::History(arguments) => verbs::history::run(&arguments),
+        Verb::Graph(arguments) => verbs::graph::run(&arguments),
+        Verb::Cancel(arguments) => verbs::cancel::run(&arguments),
+        Verb::Compensate(arguments) => verbs::compensate::run(&arguments),
+        Verb::Suspend(arguments) => verbs::suspend::run(&arguments),
+        Verb::Resume(arguments) => verbs::resume::run(&arguments),
+        Verb::Signal(arguments) => verbs::signal::run(&arguments),
+        Verb::Retry(arguments) => verbs::retry::run(&arguments),
+        Verb::Delete(arguments) => verbs::delete::run(&arguments),
+        Verb::Definitions(arguments) => verbs::definitions::run(&arguments),
+        Verb::Parked(arguments) => verbs::parked::run(&arguments),
+        Verb::Resolve(arguments) => verbs::resolve::run(&arguments),
+        Verb::Token(arguments) => verbs::token::run(&arguments),
         Verb::Data(arguments) => verbs::data::run(&arguments),
         Verb::Bench(arguments) => verbs::bench::run(&arguments),
-        Verb::Node(arguments) => verbs::node::run(&arguments),
         Verb::ExpressionWorker => verbs::expression_worker::run(),
         Verb::Fixture(arguments) => verbs::fixture::run(arguments),
     };

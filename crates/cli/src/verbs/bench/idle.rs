@@ -84,7 +84,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Completed)
 }
 
-/// Starts a node and waits until it says something: by then it serves.
+/// Starts a node and waits until it says that it serves.
 fn start(data: &Path) -> anyhow::Result<Idler> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["node", "--listen", "127.0.0.1:0", "--data"])
@@ -95,6 +95,10 @@ fn start(data: &Path) -> anyhow::Result<Idler> {
         .context("cannot start a node to measure")?;
     let talk = child.stderr.take().context("the talk is a pipe")?;
     let mut idler = Idler { node: child, talk: BufReader::new(talk) };
-    idler.talk.read_line(&mut String::new())?;
+    let mut said = String::new();
+    while !said.contains("listens on") {
+        let read = idler.talk.read_line(&mut said)?;
+        anyhow::ensure!(0 < read, "the node to measure ended early: {said}");
+    }
     Ok(idler)
 }

@@ -1,0 +1,253 @@
+//! Talking to a node over its HTTP API: where it is, who asks, and errors that say what to do next.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use outlast_node::http::read_token;
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use serde_json::Value as Json;
+
+use crate::directories;
+use crate::exit::{Exit, Failure};
+
+/// Where a node listens unless it is told otherwise.
+const DEFAULT_NODE: &str = "http://127.0.0.1:7180";
+/// How long a connection may take to stand; a node that is there answers at once.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Which node, and who asks.
+#[derive(clap::Args, Clone)]
+pub(crate) struct Connection {
+    /// The address of the node
+    #[arg(long, env = "OUTLAST_NODE", default_value = DEFAULT_NODE, value_name = "URL")]
+    node: String,
+    /// The token that the node wants to see; by default the one in the data directory of a node on
+    /// this machine, which OUTLAST_DATA names
+    #[arg(long, env = "OUTLAST_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+    /// Print the node's answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Connection {
+    /// Runs a conversation with the node to its end.
+    pub(crate) fn talk<T>(
+        &self,
+        conversation: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        runtime.block_on(conversation(Client::new(self)?))
+    }
+
+    /// The token given, or that of a node on this machine.
+    fn token(&self) -> Option<String> {
+        self.token.clone().or_else(|| read_token(&data_directory(None).ok()?).ok())
+    }
+}
+
+/// A node that can be asked.
+pub(crate) struct Client {
+    http: reqwest::Client,
+    node: Url,
+    token: Option<String>,
+}
+
+impl Client {
+    fn new(connection: &Connection) -> anyhow::Result<Self> {
+        let node = parse_address(&connection.node)?;
+        // Whoever installed a provider first has installed the same one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .no_proxy()
+            .build()
+            .context("cannot set up the connection to the node")?;
+        Ok(Self { http, node, token: connection.token() })
+    }
+
+    /// Asks for something; nothing that is not said is sent.
+    pub(crate) async fn get(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> anyhow::Result<Json> {
+        read_json(self.get_response(path, query).await?).await
+    }
+
+    /// Asks for something that is no JSON.
+    pub(crate) async fn get_text(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> anyhow::Result<String> {
+        Ok(self.get_response(path, query).await?.text().await?)
+    }
+
+    /// Asks for something that is read as it comes.
+    pub(crate) async fn get_response(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> anyhow::Result<Response> {
+        self.send(self.request(Method::GET, path, query)).await
+    }
+
+    /// Wants something done.
+    pub(crate) async fn post(&self, path: &[&str], body: &Json) -> anyhow::Result<Json> {
+        let request = self
+            .request(Method::POST, path, &[])
+            .header("content-type", "application/json")
+            .body(body.to_string());
+        read_json(self.send(request).await?).await
+    }
+
+    /// Gives a document.
+    pub(crate) async fn post_document(&self, path: &[&str], text: &str) -> anyhow::Result<Json> {
+        let request = self
+            .request(Method::POST, path, &[])
+            .header("content-type", "application/yaml")
+            .body(text.to_owned());
+        read_json(self.send(request).await?).await
+    }
+
+    /// Wants something gone.
+    pub(crate) async fn delete(&self, path: &[&str]) -> anyhow::Result<Json> {
+        read_json(self.send(self.request(Method::DELETE, path, &[])).await?).await
+    }
+
+    fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
+        let mut url = self.node.clone();
+        url.path_segments_mut().expect("checked to be http").pop_if_empty().extend(path);
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let request = self.http.request(method, url);
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(self.refused(response).await)
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
+        let node = &self.node;
+        let root = root_cause(error);
+        anyhow!(
+            "no node answers at {node} ({root})\n  start one with `outlast node`, or say where it is \
+             with --node URL or OUTLAST_NODE"
+        )
+    }
+
+    /// Why the node did not do it, and what to do next.
+    async fn refused(&self, response: Response) -> anyhow::Error {
+        let status = response.status();
+        let body = response.text().await.unwrap_or_default();
+        let said = serde_json::from_str::<Json>(&body).unwrap_or_default();
+        let text = |name| said.get(name).and_then(Json::as_str);
+        let reason = text("rendered").or_else(|| text("detail")).map(ToOwned::to_owned);
+        let reason = reason.unwrap_or_else(|| format!("the node answered {status}"));
+        match status {
+            StatusCode::UNAUTHORIZED => anyhow!("{reason}\n  {}", self.token_advice()),
+            StatusCode::BAD_REQUEST => Failure::usage(reason).into(),
+            StatusCode::INSUFFICIENT_STORAGE => Failure::storage(reason).into(),
+            _ => anyhow!(reason),
+        }
+    }
+
+    const fn token_advice(&self) -> &'static str {
+        match self.token {
+            Some(_) => {
+                "another node's token was sent: `outlast token --data DIR` prints the right one"
+            }
+            None => {
+                "the node wants a token: give --token or OUTLAST_TOKEN (`outlast token --data DIR` \
+                 prints it), or name its data directory with OUTLAST_DATA"
+            }
+        }
+    }
+}
+
+async fn read_json(response: Response) -> anyhow::Result<Json> {
+    let body = response.bytes().await.context("the node's answer broke off")?;
+    if body.is_empty() {
+        return Ok(Json::Null);
+    }
+    serde_json::from_slice(&body).context("the node's answer is no JSON; is it an Outlast node?")
+}
+
+fn parse_address(text: &str) -> Result<Url, Failure> {
+    let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    Url::parse(&full)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        .ok_or_else(|| {
+            Failure::usage(format!("--node {text}: expected an address such as {DEFAULT_NODE}"))
+        })
+}
+
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+/// The exit code that an execution's condition stands for.
+pub(crate) fn exit_of(condition: &str) -> Exit {
+    match condition {
+        "faulted" => Exit::Faulted,
+        "compensated" => Exit::Compensated,
+        "cancelled" => Exit::Cancelled,
+        _ => Exit::Completed,
+    }
+}
+
+/// The data directory given, or where a node on this machine keeps it.
+pub(crate) fn data_directory(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let said = std::env::var_os("OUTLAST_DATA").filter(|path| !path.is_empty());
+    match given.map(Path::to_owned).or_else(|| said.map(PathBuf::from)) {
+        Some(directory) => Ok(directory),
+        None => directories::node(),
+    }
+}
+
+/// The token of the node that keeps its data in a directory.
+pub(crate) fn token_in(directory: &Path) -> anyhow::Result<String> {
+    read_token(directory).with_context(|| {
+        format!(
+            "there is no token in {}: is it the data directory of a node that was started?",
+            directory.display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_needs_no_scheme() {
+        assert_eq!(parse_address("localhost:7180").unwrap().as_str(), "http://localhost:7180/");
+        assert_eq!(parse_address("https://a.example").unwrap().as_str(), "https://a.example/");
+    }
+
+    #[test]
+    fn rejects_what_is_no_address() {
+        for text in ["", "ftp://x", "http://"] {
+            assert!(parse_address(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `outlast show`: everything about one execution but its history.
+
+use serde_json::Value as Json;
+
+use crate::client::Connection;
+use crate::exit::Exit;
+use crate::table;
+
+/// Show one execution: what it does, its input, and how it ended
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast show 0197a1b2-6c1e-7d3a-8f4b-5a6978877665
+  outlast show orders/order-17                    by the name its starter gave it
+  outlast show orders/order-17 --json | jq .output")]
+pub(crate) struct Arguments {
+    /// The execution: its id, or namespace/name
+    execution: String,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Shows it.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let path = ["v1", "executions", &arguments.execution];
+    let answer = arguments.connection.talk(async |client| client.get(&path, &[]).await)?;
+    if arguments.connection.json {
+        table::print_json(&answer);
+    } else {
+        table::print(&describe(&answer));
+    }
+    Ok(Exit::Completed)
+}
+
+/// An execution for people.
+pub(super) fn describe(execution: &Json) -> String {
+    let text = |name| table::text(execution, name);
+    let workflow = format!("{}/{}:{}", text("namespace"), text("workflow"), text("version"));
+    let mut pairs = vec![
+        ("execution", text("execution")),
+        ("workflow", workflow),
+        ("condition", text("condition")),
+        ("started", text("started")),
+        ("changed", text("changed")),
+        ("progress", format!("{} activities completed", text("progress"))),
+    ];
+    let optional = ["name", "parent", "input", "output", "error"];
+    for name in optional {
+        if execution.get(name).is_some_and(|value| !value.is_null()) {
+            pairs.push((name, text(name)));
+        }
+    }
+    let parked = execution.get("parked").and_then(Json::as_array);
+    for item in parked.into_iter().flatten() {
+        let said = format!("{} at {}", table::text(item, "reason"), table::text(item, "place"));
+        pairs.push(("parked", said));
+    }
+    table::pairs(&pairs)
+}

@@ -1,0 +1,146 @@
+//! `outlast start`: starts an execution on a node.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use outlast_expressions::value;
+use serde_json::{Map, Value as Json, json};
+
+use crate::client::{Client, Connection, exit_of};
+use crate::exit::{Exit, Failure};
+use crate::input::{self, Document};
+use crate::table;
+use crate::verbs::definitions::accepted;
+
+/// Start an execution on a node
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast start order.yaml --input '{\"item\": 7}'        register the document and start it
+  outlast start orders/order:1.0.0 --input @order.json  start what is registered already
+  outlast start order.yaml --name order-17 --wait       wait for the end and print the output
+
+Starting again with the same --id or --name, document and input starts nothing: it is the same execution.")]
+pub(crate) struct Arguments {
+    /// A document, or the name of a registered one: namespace/name, with :version for an older one
+    #[arg(value_name = "FLOW|NAME")]
+    flow: String,
+    /// Its input: JSON, or @FILE
+    #[arg(long, value_name = "JSON|@FILE", default_value = "{}")]
+    input: String,
+    /// An id of your choice (a UUID): asking again with it starts nothing twice
+    #[arg(long)]
+    id: Option<String>,
+    /// A name of your choice, unique in the namespace
+    #[arg(long)]
+    name: Option<String>,
+    /// Wait for the end; print the output, and end with the exit code of its condition
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// What is to be started.
+struct Definition {
+    namespace: String,
+    name: String,
+    version: String,
+}
+
+/// Starts it, and waits for its end if wanted.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let input = value::to_json(&input::json(&arguments.input)?);
+    let document = document_at(&arguments.flow)?;
+    if let Some(document) = &document
+        && !accepted(document)
+    {
+        return Ok(Exit::BadDocument);
+    }
+    arguments.connection.talk(async |client| {
+        let definition = match &document {
+            Some(document) => register(&client, document).await?,
+            None => parse_name(&arguments.flow)?,
+        };
+        let started = start(&client, arguments, &definition, input).await?;
+        let id = table::text(&started, "execution");
+        if arguments.wait {
+            eprintln!("execution {id}");
+            return wait(&client, &id, arguments.connection.json).await;
+        }
+        if arguments.connection.json {
+            table::print_json(&started);
+        } else {
+            println!("{id}");
+        }
+        Ok(Exit::Completed)
+    })
+}
+
+async fn start(
+    client: &Client,
+    arguments: &Arguments,
+    definition: &Definition,
+    input: Json,
+) -> anyhow::Result<Json> {
+    let mut body = Map::new();
+    body.insert("namespace".to_owned(), json!(definition.namespace));
+    body.insert("workflow".to_owned(), json!(definition.name));
+    body.insert("version".to_owned(), json!(definition.version));
+    body.insert("input".to_owned(), input);
+    for (name, value) in [("id", &arguments.id), ("name", &arguments.name)] {
+        if let Some(value) = value {
+            body.insert(name.to_owned(), json!(value));
+        }
+    }
+    client.post(&["v1", "executions"], &Json::Object(body)).await
+}
+
+async fn wait(client: &Client, id: &str, json: bool) -> anyhow::Result<Exit> {
+    let ended = client.get(&["v1", "executions", id, "wait"], &[]).await?;
+    let condition = table::text(&ended, "condition");
+    if json {
+        table::print_json(&ended);
+    } else if condition == "completed" {
+        println!("{:#}", ended.get("output").unwrap_or(&Json::Null));
+    } else {
+        let error = ended.get("error").map_or_else(String::new, |error| format!(": {error}"));
+        eprintln!("{condition}{error}");
+    }
+    Ok(exit_of(&condition))
+}
+
+/// The document, if the text names a file.
+fn document_at(flow: &str) -> anyhow::Result<Option<Document>> {
+    let path = Path::new(flow);
+    let looks_like_a_file = path.extension().is_some_and(|it| {
+        ["yaml", "yml", "json"].iter().any(|ending| it.eq_ignore_ascii_case(ending))
+    });
+    if path.is_file() || looks_like_a_file { Document::read(path).map(Some) } else { Ok(None) }
+}
+
+async fn register(client: &Client, document: &Document) -> anyhow::Result<Definition> {
+    let registered = client
+        .post_document(&["v1", "definitions"], &document.text)
+        .await
+        .with_context(|| format!("cannot register {}", document.file))?;
+    let [namespace, name, version] =
+        ["namespace", "name", "version"].map(|name| table::text(&registered, name));
+    Ok(Definition { namespace, name, version })
+}
+
+fn parse_name(text: &str) -> Result<Definition, Failure> {
+    let wrong = || {
+        Failure::usage(format!(
+            "{text} is neither a file nor the name of a definition (namespace/name or \
+             namespace/name:version); `outlast definitions` lists what is registered"
+        ))
+    };
+    let (namespace, rest) = text.split_once('/').ok_or_else(wrong)?;
+    let (name, version) = rest.split_once(':').unwrap_or((rest, "latest"));
+    if namespace.is_empty() || name.is_empty() || version.is_empty() {
+        return Err(wrong());
+    }
+    let [namespace, name, version] = [namespace, name, version].map(ToOwned::to_owned);
+    Ok(Definition { namespace, name, version })
+}
