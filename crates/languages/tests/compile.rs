@@ -301,6 +301,20 @@ do:
 }
 
 #[test]
+fn a_sub_workflow_that_is_waited_for_undoes_itself() {
+    let run = |wait: &str| {
+        let workflow = "workflow: { namespace: a, name: b, version: '1.0.0' }";
+        let traits = "metadata: { outlast: { class: compensatable } }";
+        format!("do:\n  - child:\n      run: {{ {workflow}{wait} }}\n      {traits}\n")
+    };
+    compile(&run(""));
+    let text = format!("{HEADER}{}", run(", await: false"));
+    let report = openworkflow::check("run.yaml", &text);
+    let codes: Vec<_> = report.diagnostics.iter().map(|it| it.code).collect();
+    assert_eq!(codes, ["missing-compensation"]);
+}
+
+#[test]
 fn schemas_tell_what_does_not_fit() {
     let program = compile(
         "

@@ -17,7 +17,7 @@ impl<'a> Lowering<'a> {
         let class = block.text_of("class").and_then(class);
         let compensation = block.get("compensation");
         let compensation = compensation.and_then(|it| self.compensation(&it, scope));
-        self.check_class(&block, class, compensation.as_ref());
+        self.check_class(task, &block, class, compensation.as_ref());
         Traits {
             class,
             compensation,
@@ -105,6 +105,7 @@ impl<'a> Lowering<'a> {
 
     fn check_class(
         &mut self,
+        task: &Cursor<'a>,
         block: &Cursor<'a>,
         class: Option<Class>,
         compensation: Option<&Compensation>,
@@ -113,7 +114,11 @@ impl<'a> Lowering<'a> {
         let undone = compensation.is_some_and(|it| matches!(it.undo, Undo::Run(_)));
         let compensatable =
             matches!(class, Some(Class::Compensatable | Class::CompensatableRetriable));
-        if compensatable && !block.has("compensation") {
+        // A sub-workflow that is waited for is undone by what it says itself.
+        let undoes_itself = task.get("run").is_some_and(|it| {
+            it.has("workflow") && it.get("await").and_then(|it| it.boolean()) != Some(false)
+        });
+        if compensatable && !undoes_itself && !block.has("compensation") {
             let message = "the task is called compensatable, and nothing says how to undo it";
             let help = "add `compensation: { use: … }` or `compensation: { do: [ … ] }`";
             let found = Diagnostic::error("missing-compensation", at.place(), message);
