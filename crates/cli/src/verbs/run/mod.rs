@@ -2,6 +2,7 @@
 
 mod ending;
 mod progress;
+mod untold;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use crate::input::{self, Document};
 use crate::services::ServiceArguments;
 use crate::{directories, log, signals};
 use progress::Progress;
+use untold::Untold;
 
 /// How long the runtime may take to end what is under way.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
@@ -143,11 +145,21 @@ impl Session<'_> {
             self.say_resumed(&summary);
             return Ok(summary.execution);
         }
+        if self.arguments.id.is_none()
+            && let Some(execution) = self.untold(program, &input).await?
+        {
+            self.say_started(execution, false).await?;
+            return Ok(execution);
+        }
         let given = self.arguments.id.as_deref();
-        let id = given.and_then(|text| text.parse().ok());
+        let id = given.and_then(|text| text.parse().ok()).unwrap_or_else(|| self.node.new_id());
+        if given.is_none() {
+            let noted = Untold::of(self.directory).note(id);
+            noted.map_err(|error| Failure::storage(format!("cannot note the start: {error}")))?;
+        }
         let start = StartAsk {
-            id: id.unwrap_or_else(|| self.node.new_id()),
-            name: given.filter(|_| id.is_none()).map(str::to_owned),
+            id,
+            name: given.filter(|text| text.parse::<ExecutionId>().is_err()).map(str::to_owned),
             namespace: program.namespace.clone(),
             workflow: program.name.clone(),
             version: WorkflowVersion::Digest(program.digest),
@@ -195,6 +207,29 @@ impl Session<'_> {
         }
     }
 
+    /// The ended execution of this very text with this very input whose end was not told, if there
+    /// is one.
+    async fn untold(
+        &self,
+        program: &Program,
+        input: &Value,
+    ) -> anyhow::Result<Option<ExecutionId>> {
+        let notes = Untold::of(self.directory);
+        for execution in notes.executions().context("cannot read what was left to tell")? {
+            match self.node.ask(Ask::Show(Which::Id(execution))).await {
+                Ok(Reply::Shown(detail)) => {
+                    let same = detail.summary.definition == program.digest;
+                    if same && detail.input == *input {
+                        return Ok(Some(execution));
+                    }
+                }
+                // It was never started, or is forgotten: there is nothing to tell.
+                _ => notes.told(execution).context("cannot clear a note")?,
+            }
+        }
+        Ok(None)
+    }
+
     async fn input_of(&self, execution: ExecutionId) -> anyhow::Result<Value> {
         match self.ask(Ask::Show(Which::Id(execution))).await? {
             Reply::Shown(detail) => Ok(detail.input),
@@ -235,7 +270,11 @@ impl Session<'_> {
                 if stopped != Stopped::Asked {
                     eprintln!("outlast: {stopped}");
                 }
-                Ok(ending::tell(&detail, self.flow, self.arguments.json))
+                let exit = ending::tell(&detail, self.flow, self.arguments.json);
+                if let Err(error) = Untold::of(self.directory).told(execution) {
+                    eprintln!("outlast: the end will be told once more: {error}");
+                }
+                Ok(exit)
             }
             Event::Stopped(stopped) => Err(Failure::storage(stopped.to_string()).into()),
             Event::Signal(exit) => {
