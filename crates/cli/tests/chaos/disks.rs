@@ -1,0 +1,160 @@
+//! Disks that are full or fail. A full one takes root to mount; a failing one takes strace. Without
+//! them these tests say so and check nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::flows::{HEAVY, LOOP};
+use crate::judge;
+use crate::life::{Ended, Life, Waited};
+use crate::world::{PATIENCE, World, table};
+
+/// The exit code of a data directory that cannot be used, or of a disk that failed.
+const STORAGE: i32 = 6;
+/// What a process says when the disk is full.
+const FULL: &str = "the disk is full";
+
+/// A file system in memory, unmounted when dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(size: &str) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let size = format!("size={size}");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(directory.path())
+            .output()
+            .is_ok_and(|run| run.status.success());
+        if !mounted {
+            eprintln!("skipped: a tmpfs cannot be mounted here (it takes root)");
+        }
+        mounted.then_some(Self(directory))
+    }
+
+    /// Takes all room but so many bytes; removing the file gives it back.
+    fn fill(&self, leave: usize, size: usize) -> PathBuf {
+        let filler = self.0.path().join("filler");
+        fs::write(&filler, vec![1; size - leave]).unwrap();
+        filler
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(self.0.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+    }
+}
+
+/// The heavy flow: about 4 MB of records.
+fn heavy(world: &World) -> Life {
+    let input = world.folder().join("input.json");
+    fs::write(&input, format!(r#"{{"ballast": "{}"}}"#, "x".repeat(200_000))).unwrap();
+    let mut command = world.command(true);
+    command.arg("--input").arg(format!("@{}", input.display()));
+    Life::start(&mut command)
+}
+
+fn assert_completed(world: &World, ended: &Ended) {
+    let entries = world.settled_entries();
+    assert_eq!(ended.code, Some(0), "{}\n{}", ended.story(), table(&entries));
+    let problems = judge::problems(world.flow, &entries, false);
+    assert!(problems.is_empty(), "{problems:?}\n{}", table(&entries));
+}
+
+/// Runs the heavy flow until the disk is full, and sees that nothing leaves any more.
+fn until_full(world: &World) -> Life {
+    let mut life = heavy(world);
+    let waited = life.until_says(PATIENCE, FULL);
+    assert_eq!(waited, Waited::Holds, "the disk does not fill up: {}", life.stderr());
+    // What was stored before may still leave.
+    life.lasts(Duration::from_millis(300));
+    let arrived = world.ledger.traffic().arrived;
+    assert_eq!(life.lasts(Duration::from_secs(1)), Waited::TimeOver, "it waits for room");
+    assert_eq!(world.ledger.traffic().arrived, arrived, "a call left before its record was stored");
+    assert!(arrived < 20, "it was full before the end");
+    life
+}
+
+#[test]
+fn a_disk_that_fills_up_stops_calls_and_the_run_goes_on_when_there_is_room() {
+    const SIZE: usize = 24 << 20;
+    let Some(disk) = SmallDisk::mount(&SIZE.to_string()) else { return };
+    let filler = disk.fill(6 << 20, SIZE);
+    let world = World::with_data(&HEAVY, &disk.data());
+    let life = until_full(&world);
+    fs::remove_file(filler).unwrap();
+    assert_completed(&world, &life.end(PATIENCE));
+}
+
+#[test]
+fn a_process_killed_on_a_full_disk_goes_on_when_there_is_room() {
+    const SIZE: usize = 24 << 20;
+    let Some(disk) = SmallDisk::mount(&SIZE.to_string()) else { return };
+    let filler = disk.fill(6 << 20, SIZE);
+    let world = World::with_data(&HEAVY, &disk.data());
+    assert!(until_full(&world).kill().was_killed());
+    fs::remove_file(filler).unwrap();
+    assert_completed(&world, &heavy(&world).end(PATIENCE));
+}
+
+#[test]
+fn a_start_on_a_full_disk_is_refused_and_nothing_is_called() {
+    const SIZE: usize = 16 << 20;
+    let Some(disk) = SmallDisk::mount(&SIZE.to_string()) else { return };
+    let filler = disk.fill(64 << 10, SIZE);
+    let world = World::with_data(&LOOP, &disk.data());
+    let refused = world.start().end(PATIENCE);
+    assert_eq!(refused.code, Some(STORAGE), "{}", refused.story());
+    assert!(refused.stderr.to_lowercase().contains("no space"), "{}", refused.story());
+    assert_eq!(world.ledger.traffic().arrived, 0);
+    fs::remove_file(filler).unwrap();
+    assert_completed(&world, &world.start().end(PATIENCE));
+}
+
+fn has_strace() -> bool {
+    let there = Command::new("strace").arg("-V").output().is_ok_and(|run| run.status.success());
+    if !there {
+        eprintln!("skipped: strace is not installed");
+    }
+    there
+}
+
+/// `outlast run` whose nth sync of the disk fails.
+fn with_failing_sync(world: &World, nth: u64) -> Ended {
+    let inject = format!("inject=fdatasync:error=EIO:when={nth}");
+    let wrapper =
+        ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", &inject];
+    Life::start(&mut world.command_under(&wrapper, true)).end(PATIENCE)
+}
+
+#[test]
+fn a_failed_sync_stops_the_process_which_says_why_and_comes_back_clean() {
+    if !has_strace() {
+        return;
+    }
+    let mut stopped = 0;
+    for nth in [1, 3, 6, 9, 12, 15] {
+        let world = World::new(&LOOP);
+        let failed = with_failing_sync(&world, nth);
+        if failed.code == Some(0) {
+            eprintln!("sync {nth} was never reached");
+        } else {
+            stopped += 1;
+            assert_eq!(failed.code, Some(STORAGE), "sync {nth}: {}", failed.story());
+            let why = failed.stderr.to_lowercase();
+            let told = why.contains("input/output error");
+            assert!(told, "sync {nth}: it says why it stops: {}", failed.story());
+        }
+        assert_completed(&world, &world.start().end(PATIENCE));
+        assert!(Path::new(world.data()).exists());
+    }
+    assert!(4 <= stopped, "only {stopped} failing syncs were reached");
+}

@@ -1,0 +1,302 @@
+//! The flows that are run, and what each must leave in the ledger.
+
+use std::path::{Path, PathBuf};
+
+use outlast_node::fixture::ledger::{Expected, UndoOrder};
+
+/// A document, and what a run of it looks like from outside.
+pub(crate) struct Flow {
+    pub(crate) name: &'static str,
+    /// Definitions that it runs as sub-workflows.
+    pub(crate) children: &'static [&'static str],
+    pub(crate) end: End,
+    /// What it does on its way, each once. Of these, a completed run leaves all but `undone`.
+    pub(crate) deeds: &'static [&'static str],
+    /// What a completed run takes back.
+    pub(crate) undone: &'static [&'static str],
+    /// Deeds of which the second builds on the first.
+    pub(crate) order: &'static [(&'static str, &'static str)],
+    /// Between these two deeds lies a wait of so many milliseconds.
+    pub(crate) waits: &'static [(&'static str, &'static str, u64)],
+    /// Whether a few failing calls, whichever they are, change nothing about the end.
+    pub(crate) tolerant: bool,
+    /// Whether deeds may be taken back and done again.
+    pub(crate) repeats: bool,
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Completed,
+    Compensated,
+}
+
+impl End {
+    /// The exit code of `outlast run`.
+    pub(crate) fn code(self) -> i32 {
+        match self {
+            Self::Completed => 0,
+            Self::Compensated => 3,
+        }
+    }
+}
+
+/// What most flows have in common.
+const PLAIN: Flow = Flow {
+    name: "",
+    children: &[],
+    end: End::Completed,
+    deeds: &[],
+    undone: &[],
+    order: &[],
+    waits: &[],
+    tolerant: false,
+    repeats: false,
+};
+
+pub(crate) static FORK: Flow = Flow {
+    name: "fork",
+    deeds: &[
+        "begin",
+        "left-1",
+        "left-2",
+        "middle-1",
+        "middle-here",
+        "middle-there",
+        "middle-2",
+        "right",
+        "finish",
+    ],
+    order: &[
+        ("begin", "left-1"),
+        ("left-1", "left-2"),
+        ("begin", "middle-1"),
+        ("middle-1", "middle-here"),
+        ("middle-1", "middle-there"),
+        ("middle-here", "middle-2"),
+        ("middle-there", "middle-2"),
+        ("left-2", "finish"),
+        ("middle-2", "finish"),
+        ("right", "finish"),
+    ],
+    waits: &[("begin", "right", 25)],
+    ..PLAIN
+};
+
+pub(crate) static LOOP: Flow = Flow {
+    name: "loop",
+    deeds: &[
+        "sail-1", "land-1", "sail-2", "land-2", "sail-3", "land-3", "sail-4", "land-4", "sail-5",
+        "land-5",
+    ],
+    order: &[
+        ("sail-1", "land-1"),
+        ("land-1", "sail-2"),
+        ("sail-2", "land-2"),
+        ("land-2", "sail-3"),
+        ("sail-3", "land-3"),
+        ("land-3", "sail-4"),
+        ("sail-4", "land-4"),
+        ("land-4", "sail-5"),
+        ("sail-5", "land-5"),
+    ],
+    ..PLAIN
+};
+
+pub(crate) static WINDOW: Flow = Flow {
+    name: "window",
+    deeds: &[
+        "take-1", "put-1", "take-2", "put-2", "take-3", "put-3", "take-4", "put-4", "take-5",
+        "put-5", "take-6", "put-6", "take-7", "put-7", "take-8", "put-8", "take-9", "put-9",
+        "finish",
+    ],
+    order: &[
+        ("take-1", "put-1"),
+        ("take-2", "put-2"),
+        ("take-3", "put-3"),
+        ("take-4", "put-4"),
+        ("take-5", "put-5"),
+        ("take-6", "put-6"),
+        ("take-7", "put-7"),
+        ("take-8", "put-8"),
+        ("take-9", "put-9"),
+        ("put-1", "finish"),
+        ("put-9", "finish"),
+        ("put-5", "finish"),
+    ],
+    ..PLAIN
+};
+
+pub(crate) static RETRY: Flow = Flow {
+    name: "retry",
+    deeds: &["fragile", "steady", "instead", "finish"],
+    order: &[("fragile", "steady"), ("steady", "instead"), ("instead", "finish")],
+    tolerant: true,
+    ..PLAIN
+};
+
+pub(crate) static TIMERS: Flow = Flow {
+    name: "timers",
+    deeds: &["early", "later", "overdue", "short", "long", "finish"],
+    order: &[
+        ("early", "later"),
+        ("later", "overdue"),
+        ("overdue", "short"),
+        ("overdue", "long"),
+        ("short", "finish"),
+        ("long", "finish"),
+    ],
+    waits: &[
+        ("early", "later", 120),
+        ("later", "overdue", 90),
+        ("overdue", "short", 40),
+        ("overdue", "long", 100),
+    ],
+    ..PLAIN
+};
+
+pub(crate) static CHILDREN: Flow = Flow {
+    name: "children",
+    children: &["child"],
+    deeds: &[
+        "row-1-1", "row-1-2", "row-2-1", "row-2-2", "left-1", "left-2", "right-1", "right-2",
+        "finish",
+    ],
+    order: &[
+        ("row-1-1", "row-1-2"),
+        ("row-1-2", "row-2-1"),
+        ("row-2-1", "row-2-2"),
+        ("row-2-2", "left-1"),
+        ("row-2-2", "right-1"),
+        ("left-1", "left-2"),
+        ("right-1", "right-2"),
+        ("left-2", "finish"),
+        ("right-2", "finish"),
+    ],
+    waits: &[("row-1-1", "row-1-2", 15), ("row-2-1", "row-2-2", 15)],
+    ..PLAIN
+};
+
+pub(crate) static ROLLBACK: Flow = Flow {
+    name: "rollback",
+    end: End::Compensated,
+    deeds: &["first", "second", "left-1", "left-2", "right", "several-1", "several-2", "several-3"],
+    order: &[
+        ("first", "second"),
+        ("second", "left-1"),
+        ("left-1", "left-2"),
+        ("second", "right"),
+        ("left-2", "several-1"),
+        ("right", "several-1"),
+        ("several-1", "several-2"),
+        ("several-2", "several-3"),
+        ("first", "several-3"),
+    ],
+    tolerant: true,
+    ..PLAIN
+};
+
+pub(crate) static SCOPE: Flow = Flow {
+    name: "scope",
+    deeds: &["before", "flight", "hotel", "train", "after"],
+    undone: &["flight", "hotel"],
+    order: &[("before", "flight"), ("flight", "hotel"), ("hotel", "train"), ("train", "after")],
+    ..PLAIN
+};
+
+pub(crate) static SAGA: Flow = Flow {
+    name: "saga",
+    deeds: &["reserve", "pack", "pay", "ship"],
+    order: &[("reserve", "pack"), ("pack", "pay"), ("pay", "ship")],
+    tolerant: true,
+    repeats: true,
+    ..PLAIN
+};
+
+pub(crate) static BREACH: Flow = Flow {
+    name: "breach",
+    end: End::Compensated,
+    // Whether the slow branch comes to its second deed is a matter of time.
+    deeds: &["first"],
+    order: &[("first", "slow-1"), ("slow-1", "slow-2"), ("first", "slow-2")],
+    tolerant: true,
+    ..PLAIN
+};
+
+pub(crate) static FAMILY: Flow = Flow {
+    name: "family",
+    children: &["heir"],
+    end: End::Compensated,
+    deeds: &["first", "elder-1", "elder-2", "younger-1", "younger-2"],
+    order: &[
+        ("first", "elder-1"),
+        ("elder-1", "elder-2"),
+        ("elder-2", "younger-1"),
+        ("younger-1", "younger-2"),
+        ("first", "younger-2"),
+    ],
+    ..PLAIN
+};
+
+/// One long wait. Not for random kills: it would make them slow.
+pub(crate) static CLOCK: Flow = Flow {
+    name: "clock",
+    deeds: &["early", "later"],
+    order: &[("early", "later")],
+    waits: &[("early", "later", 1500)],
+    ..PLAIN
+};
+
+/// Much data in the journal. Not for random kills, for the same reason.
+pub(crate) static HEAVY: Flow = Flow {
+    name: "heavy",
+    deeds: &[
+        "carry-1", "carry-2", "carry-3", "carry-4", "carry-5", "carry-6", "carry-7", "carry-8",
+        "carry-9", "carry-10", "carry-11", "carry-12", "carry-13", "carry-14", "carry-15",
+        "carry-16", "carry-17", "carry-18", "carry-19", "carry-20",
+    ],
+    order: &[("carry-1", "carry-2"), ("carry-9", "carry-10"), ("carry-19", "carry-20")],
+    ..PLAIN
+};
+
+/// All flows for random kills; a seed picks one.
+pub(crate) static ALL: [&Flow; 11] =
+    [&FORK, &LOOP, &WINDOW, &RETRY, &TIMERS, &CHILDREN, &ROLLBACK, &SCOPE, &SAGA, &BREACH, &FAMILY];
+
+impl Flow {
+    /// The file of its document.
+    pub(crate) fn file(&self) -> PathBuf {
+        file_of(self.name)
+    }
+
+    /// The files of its sub-workflows.
+    pub(crate) fn child_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.children.iter().map(|name| file_of(name))
+    }
+
+    /// What a completed run leaves in the ledger, and in which order things are undone.
+    pub(crate) fn expected(&self) -> Expected {
+        let left = self.deeds.iter().filter(|name| !self.undone.contains(name));
+        let pair = |(earlier, later): &(&str, &str)| ((*earlier).to_owned(), (*later).to_owned());
+        Expected {
+            effects: left.map(|name| ((*name).to_owned(), 1)).collect(),
+            undo_order: UndoOrder::Pairs(self.order.iter().map(pair).collect()),
+        }
+    }
+}
+
+fn file_of(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chaos/flows");
+    folder.join(format!("{name}.yaml"))
+}
+
+#[test]
+fn every_document_is_accepted_without_a_word() {
+    for flow in ALL.into_iter().chain([&CLOCK, &HEAVY]) {
+        for file in [flow.file()].into_iter().chain(flow.child_files()) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let report = outlast_languages::openworkflow::check(flow.name, &text);
+            assert!(report.diagnostics.is_empty(), "{}", report.render(&text, false));
+        }
+    }
+}
