@@ -9,6 +9,10 @@ use outlast_lineage::Digest;
 /// Values heavier than this are held once per execution, and named by their digest elsewhere.
 pub(crate) const LARGE: usize = 64 * 1024;
 
+/// The same for values that are copied or rewritten again and again: contexts, which every branch is
+/// born with, and the lists of loops, which stand in a frame that each iteration changes.
+const SHARED: usize = 1024;
+
 /// A value in an execution.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) enum Datum {
@@ -59,7 +63,16 @@ impl PartialEq for LargeValues {
 impl LargeValues {
     /// Takes a value in: large ones move to the store.
     pub(crate) fn intern(&mut self, value: Value) -> Datum {
-        if value::weight(&value, LARGE) <= LARGE {
+        self.intern_above(LARGE, value)
+    }
+
+    /// Takes in a value that is copied or rewritten again and again.
+    pub(crate) fn share(&mut self, value: Value) -> Datum {
+        self.intern_above(SHARED, value)
+    }
+
+    fn intern_above(&mut self, limit: usize, value: Value) -> Datum {
+        if value::weight(&value, limit) <= limit {
             return Datum::Small(value);
         }
         let digest = Digest::of(value::to_text(&value).as_bytes());

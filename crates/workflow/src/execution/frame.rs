@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use minicbor::{Decode, Encode};
 use outlast_lineage::{Digest, Digester, EffectId, ExecutionId, Time};
 
-use super::datum::Datum;
+use super::datum::{Datum, LargeValues};
 use super::join::JoinId;
 use super::plan::{PlanEntry, PlanId};
 use crate::program::{CompensationOrder, OnFailure};
@@ -286,6 +286,37 @@ pub(crate) struct Calling {
     /// Whether the same operation was asked for before and its answer never came.
     #[n(2)]
     pub(crate) doubt: bool,
+    /// What the call carries, if that is large: the request has null in its place.
+    #[n(3)]
+    pub(crate) payload: Option<Datum>,
+}
+
+impl Calling {
+    pub(crate) fn new(
+        ticket: Ticket,
+        mut request: Request,
+        doubt: bool,
+        large: &mut LargeValues,
+    ) -> Self {
+        let payload = request.target.payload_mut();
+        let payload = match large.intern(std::mem::take(payload)) {
+            Datum::Small(small) => {
+                *payload = small;
+                None
+            }
+            large => Some(large),
+        };
+        Self { ticket, request, doubt, payload }
+    }
+
+    /// The request as it is made.
+    pub(crate) fn whole_request(&self, large: &LargeValues) -> Request {
+        let mut request = self.request.clone();
+        if let Some(payload) = &self.payload {
+            *request.target.payload_mut() = large.value(payload);
+        }
+        request
+    }
 }
 
 /// Events being waited for.

@@ -234,6 +234,9 @@ impl Names {
                 listening.correlations.iter().for_each(|(_, datum)| self.datum(datum));
             }
             Activity::Function { arguments, .. } => self.datum(arguments),
+            Activity::Calling(calling) | Activity::Asking(_, calling) => {
+                calling.payload.iter().for_each(|payload| self.datum(payload));
+            }
             Activity::Child { input, .. } => self.datum(input),
             Activity::Undoing(undoing) => {
                 self.entries(std::slice::from_ref(&undoing.entry));

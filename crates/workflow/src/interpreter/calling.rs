@@ -6,7 +6,7 @@ use outlast_lineage::{Digest, Digester, Effect, EffectId, EffectState, Operation
 use super::evaluation::{Sight, evaluated};
 use super::timers::retriable_delay;
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, Calling, PlanEntry};
+use crate::execution::{Activity, Branch, Calling, Path, PlanEntry};
 use crate::program::{
     Authentication, Class, Idempotency, Kind, Secretive, Service, Task, Template,
 };
@@ -176,24 +176,57 @@ impl<'a> Machine<'a> {
     fn take_uncertain(
         &mut self,
         branch: &mut Branch,
-        path: crate::execution::Path,
+        path: Path,
         digest: &Digest,
     ) -> Option<Request> {
-        if let Some((depth, index)) = find_uncertain(branch, path, digest) {
-            return Some(remove_uncertain(branch, depth, index));
+        if let Some((depth, index)) = self.find_uncertain(branch, path, digest) {
+            return Some(self.remove_uncertain(branch, depth, index));
         }
         let mut parent = branch.birth.parent;
         while let Some(id) = parent {
             let around = self.execution.branches.get(&id)?;
             parent = around.birth.parent;
-            if let Some((depth, index)) = find_uncertain(around, path, digest) {
+            if let Some((depth, index)) = self.find_uncertain(around, path, digest) {
                 let mut around = self.take(id)?;
-                let request = remove_uncertain(&mut around, depth, index);
+                let request = self.remove_uncertain(&mut around, depth, index);
                 self.put(around);
                 return Some(request);
             }
         }
         None
+    }
+
+    /// Where a branch remembers an unanswered call of this place and request: depth and index.
+    fn find_uncertain(
+        &self,
+        branch: &Branch,
+        path: Path,
+        digest: &Digest,
+    ) -> Option<(usize, usize)> {
+        let is_it = |entry: &PlanEntry| {
+            uncertain_call(entry).is_some_and(|(place, calling)| {
+                let request = calling.whole_request(&self.execution.large);
+                place == path && digest_of(&request.target) == *digest
+            })
+        };
+        branch.frames().iter().enumerate().rev().find_map(|(depth, frame)| {
+            let uncertain = match &frame.activity {
+                Activity::Try(trying) => &trying.uncertain,
+                Activity::Undoing(undoing) => &undoing.uncertain,
+                _ => return None,
+            };
+            Some((depth, uncertain.iter().position(is_it)?))
+        })
+    }
+
+    fn remove_uncertain(&self, branch: &mut Branch, depth: usize, index: usize) -> Request {
+        let entry = match &mut branch.frame_mut(depth).activity {
+            Activity::Try(trying) => trying.uncertain.remove(index),
+            Activity::Undoing(undoing) => undoing.uncertain.remove(index),
+            activity => unreachable!("{activity:?} remembers no calls"),
+        };
+        let (_, calling) = uncertain_call(&entry).expect("it was just found to be a call");
+        calling.whole_request(&self.execution.large)
     }
 
     /// Writes the intent down and lets the call leave.
@@ -211,7 +244,7 @@ impl<'a> Machine<'a> {
         self.happenings.push(Happening::Called(task, request.key_text()));
         let command = Command::Call { ticket, request: Box::new(request.clone()) };
         self.commands.push(command);
-        let calling = Calling { ticket, request, doubt };
+        let calling = Calling::new(ticket, request, doubt, &mut self.execution.large);
         self.set_activity(branch, Activity::Calling(Box::new(calling)));
         Turn::Wait
     }
@@ -381,7 +414,7 @@ impl<'a> Machine<'a> {
         let Activity::Calling(calling) = activity else {
             return self.resolve_undo(branch, resolution);
         };
-        let request = calling.request.clone();
+        let request = calling.whole_request(&self.execution.large);
         let given_up = |title: &str| {
             Fault::new(FaultKind::Runtime, title, "a person said so when asked what became of it")
         };
@@ -431,49 +464,18 @@ fn digest_of(target: &Target) -> Digest {
     Digest::of(&minicbor::to_vec(target).expect("writing to memory does not fail"))
 }
 
-/// Where a branch remembers an unanswered call of this place and request: depth and index.
-fn find_uncertain(
-    branch: &Branch,
-    path: crate::execution::Path,
-    digest: &Digest,
-) -> Option<(usize, usize)> {
-    branch.frames().iter().enumerate().rev().find_map(|(depth, frame)| {
-        let uncertain = match &frame.activity {
-            Activity::Try(trying) => &trying.uncertain,
-            Activity::Undoing(undoing) => &undoing.uncertain,
-            _ => return None,
-        };
-        let index = uncertain.iter().position(|entry| {
-            uncertain_call(entry).is_some_and(|(place, request)| {
-                place == path && digest_of(&request.target) == *digest
-            })
-        })?;
-        Some((depth, index))
-    })
-}
-
 /// The place and request of a call that may have happened.
-pub(super) fn uncertain_call(entry: &PlanEntry) -> Option<(crate::execution::Path, &Request)> {
+fn uncertain_call(entry: &PlanEntry) -> Option<(Path, &Calling)> {
     let PlanEntry::Uncertain(frames) = entry else { return None };
     let frame = frames.last()?;
     match &frame.activity {
         Activity::Calling(calling) | Activity::Asking(_, calling) => {
-            Some((frame.path, &calling.request))
+            Some((frame.path, calling.as_ref()))
         }
         Activity::Parked { resume, .. } => match resume.as_ref() {
-            Activity::Calling(calling) => Some((frame.path, &calling.request)),
+            Activity::Calling(calling) => Some((frame.path, calling.as_ref())),
             _ => None,
         },
         _ => None,
     }
-}
-
-fn remove_uncertain(branch: &mut Branch, depth: usize, index: usize) -> Request {
-    let entry = match &mut branch.frame_mut(depth).activity {
-        Activity::Try(trying) => trying.uncertain.remove(index),
-        Activity::Undoing(undoing) => undoing.uncertain.remove(index),
-        activity => unreachable!("{activity:?} remembers no calls"),
-    };
-    let (_, request) = uncertain_call(&entry).expect("it was just found to be a call");
-    request.clone()
 }

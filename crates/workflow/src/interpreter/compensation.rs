@@ -4,7 +4,9 @@ use outlast_expressions::{Value, value};
 use outlast_lineage::{EffectId, EffectState};
 
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, Compensating, Failure, JoinId, PlanEntry, Slot, Undoing};
+use crate::execution::{
+    Activity, Branch, Compensating, Failure, JoinId, PlanEntry, PlanId, Slot, Undoing,
+};
 use crate::program::{Backoff, Compensation, CompensationOrder, Kind, RetryPolicy, Template, Undo};
 use crate::{Command, Fault, FaultKind, Happening, Outcome, Resolution, TaskId, Ticket};
 
@@ -20,13 +22,7 @@ impl Machine<'_> {
         else {
             unreachable!("only this kind rolls back")
         };
-        let own_depth = branch.frames().len() - 1;
-        let around = branch.frames()[..own_depth].iter().rev();
-        let found = around
-            .into_iter()
-            .filter(|frame| scope.is_none_or(|scope| scope == frame.task))
-            .find_map(|frame| frame.plan);
-        let plan = match (found, scope) {
+        let plan = match (self.plan_of_scope(branch, *scope), scope) {
             (Some(plan), _) => plan,
             (None, None) => branch.birth.plan,
             (None, Some(scope)) => return self.no_such_scope(branch, *scope),
@@ -48,6 +44,13 @@ impl Machine<'_> {
         });
         self.happenings.push(Happening::CompensationStarted("the workflow asked for it".into()));
         Turn::Again
+    }
+
+    /// The plan of the scope around the innermost task that has a name, or of the nearest.
+    fn plan_of_scope(&self, branch: &Branch, scope: Option<TaskId>) -> Option<PlanId> {
+        let around = branch.frames().iter().rev().skip(1);
+        let named = around.filter(|frame| scope.is_none_or(|scope| scope == frame.task));
+        named.into_iter().find_map(|frame| frame.plan)
     }
 
     fn no_such_scope(&mut self, branch: &mut Branch, scope: TaskId) -> Turn {
@@ -153,7 +156,8 @@ impl Machine<'_> {
             self.set_activity(branch, Activity::Calling(call));
             return self.park(branch, effect, "it is not known whether the call happened".into());
         }
-        self.call(branch, call.request, true)
+        let request = call.whole_request(&self.execution.large);
+        self.call(branch, request, true)
     }
 
     fn begin_undo(&mut self, branch: &mut Branch, entry: PlanEntry) -> Turn {
@@ -425,9 +429,11 @@ impl Machine<'_> {
         match results {
             Some(results) => {
                 // What `until` left stays owed in the scope it came from.
-                let depth = branch.frames().len() - 1;
-                let around = self.scope_around(branch, depth);
-                self.plan_mut(around).extend(rest);
+                let Kind::Compensate { scope, .. } = &self.definition(branch).kind else {
+                    unreachable!("only this kind says what it undid")
+                };
+                let from = self.plan_of_scope(branch, *scope).unwrap_or(branch.birth.plan);
+                self.plan_mut(from).extend(rest);
                 let lines: Vec<Value> = {
                     let join = self.drop_join(results);
                     join.slots().values().map(|slot| self.value(&slot.data)).collect()

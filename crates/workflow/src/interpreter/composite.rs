@@ -70,7 +70,7 @@ impl Machine<'_> {
             Value::Null => value::array([]),
             other => return self.raise(branch, not_a_list(&other)),
         };
-        let items = self.intern(list);
+        let items = self.share(list);
         if *concurrency > 1 {
             return self.begin_concurrent_loop(branch, items);
         }

@@ -241,7 +241,7 @@ impl Machine<'_> {
             ItemPhase::Export => {
                 if let Some(context) = self.item_transform(branch, &each.export) {
                     let context = evaluated!(self, branch, context);
-                    let context = self.intern(context);
+                    let context = self.share(context);
                     branch.set_context(context);
                 }
                 self.set_item_phase(branch, ItemPhase::Until);
@@ -289,14 +289,9 @@ impl Machine<'_> {
         else {
             return Ok(false);
         };
-        // Building the list costs its length: not for a condition that does not look at it.
-        let list = if condition.filter.source().contains('.') {
-            let join = self.execution.joins.get(&state.collected);
-            let slots = join.into_iter().flat_map(|join| join.slots().values());
-            value::array(slots.map(|slot| self.value(&slot.data)).collect::<Vec<_>>())
-        } else {
-            Value::default()
-        };
+        let join = self.execution.joins.get(&state.collected);
+        let slots = join.into_iter().flat_map(|join| join.slots().values());
+        let list = value::array(slots.map(|slot| self.value(&slot.data)).collect::<Vec<_>>());
         let sight = Sight::from_top(branch, list);
         Ok(value::truthy(&self.evaluate_here(branch, condition, &sight)?))
     }

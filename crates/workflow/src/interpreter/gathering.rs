@@ -293,7 +293,7 @@ impl Machine<'_> {
         }
         let object =
             value::object(merged.iter().map(|(name, value)| (name.as_str(), value.clone())));
-        let context = self.intern(whole.unwrap_or(object));
+        let context = self.share(whole.unwrap_or(object));
         branch.set_context(context);
     }
 

@@ -201,7 +201,8 @@ impl<'a> Machine<'a> {
             match turn {
                 Turn::Again => {
                     self.put(branch);
-                    self.ready.push_front(id);
+                    // The branches beside it have their turn first.
+                    self.ready.push_back(id);
                     self.commands.push(Command::Yield);
                     return;
                 }
@@ -271,6 +272,11 @@ impl<'a> Machine<'a> {
 
     fn intern(&mut self, value: Value) -> Datum {
         self.execution.large.intern(value)
+    }
+
+    /// Takes in a value that is copied or rewritten again and again.
+    fn share(&mut self, value: Value) -> Datum {
+        self.execution.large.share(value)
     }
 
     fn value(&self, datum: &Datum) -> Value {

@@ -55,7 +55,7 @@ impl Execution {
             Activity::Calling(calling) if top && !is_doubtful(program, branch) => {
                 commands.push(Command::Call {
                     ticket: calling.ticket,
-                    request: Box::new(calling.request.clone()),
+                    request: Box::new(calling.whole_request(&self.large)),
                 });
             }
             Activity::Publishing { ticket, event } => {

@@ -107,7 +107,9 @@ impl<'a> Machine<'a> {
             branch.set_data(input);
         }
         if is_root {
-            branch.set_context(branch.data().clone());
+            let context = self.value(branch.data());
+            let context = self.share(context);
+            branch.set_context(context);
         }
         if let Err(fault) = self.open_task(branch, task) {
             return self.raise(branch, fault);
@@ -247,7 +249,7 @@ impl<'a> Machine<'a> {
             },
             None => value::integer(0),
         };
-        let incarnation = self.incarnation(branch);
+        let incarnation = self.incarnation_of_undo(branch);
         let frame = branch.top().expect("a task is being run");
         let entry = PlanEntry::Undo {
             task: frame.task,
@@ -260,6 +262,17 @@ impl<'a> Machine<'a> {
         self.plan_mut(plan).push(entry);
         self.set_activity(branch, Activity::Export);
         self.export(branch)
+    }
+
+    /// Tells the undo of this time a task ran from those of other times. By the key of the call, if
+    /// there was one: a call that is found out about long after its attempt keeps its key, but is no
+    /// longer inside what was tried.
+    fn incarnation_of_undo(&self, branch: &Branch) -> u64 {
+        let effect = branch.top().and_then(|frame| frame.effect);
+        match effect.and_then(|id| self.execution.ledger.get(&id)) {
+            Some(effect) => effect.key.digest().short(),
+            None => self.incarnation(branch),
+        }
     }
 
     /// The plan that the task at a depth adds its undo to: that of the innermost scope around it.
@@ -278,7 +291,7 @@ impl<'a> Machine<'a> {
             if let Some(fault) = self.violation(&task.export, &context, "exported context") {
                 return self.raise(branch, fault);
             }
-            let context = self.intern(context);
+            let context = self.share(context);
             branch.set_context(context);
         }
         self.leave(branch)

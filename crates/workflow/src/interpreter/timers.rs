@@ -93,7 +93,7 @@ impl Machine<'_> {
                     return Some(Turn::Again);
                 }
                 Activity::Asking(alarm, calling) if alarm.ticket == ticket => {
-                    let request = calling.request.clone();
+                    let request = calling.whole_request(&self.execution.large);
                     return Some(self.call(branch, request, true));
                 }
                 Activity::Undoing(undoing) if is(&undoing.delay) => {

@@ -99,6 +99,16 @@ pub enum Target {
     },
 }
 
+impl Target {
+    /// What it carries: the body or the arguments.
+    pub(crate) const fn payload_mut(&mut self) -> &mut Value {
+        match self {
+            Self::Http { body, .. } => body,
+            Self::Catalog { arguments, .. } => arguments,
+        }
+    }
+}
+
 /// How to show who is calling; values may be stand-ins for secrets.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum ResolvedAuthentication {
