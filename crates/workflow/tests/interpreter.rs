@@ -273,6 +273,19 @@ fn an_undo_that_keeps_failing_is_parked_and_resolved() {
 }
 
 #[test]
+fn what_nobody_waits_for_changes_nothing() {
+    let mut world = world(Sequence(vec![Plain("a"), Wait(10), Plain("b")]));
+    let stale = *world.open.keys().next().expect("the call is open");
+    world.step();
+    let answer = outlast_workflow::Answer::Succeeded(value::integer(1));
+    assert!(world.happen(Event::Answered { ticket: stale, answer }).delta.is_empty());
+    assert!(world.happen(Event::TimerFired(stale)).delta.is_empty());
+    let event = value::object([("type", value::string("unwanted"))]);
+    assert!(world.happen(Event::Arrived { number: 1, event }).delta.is_empty());
+    completed(world.run());
+}
+
+#[test]
 fn alternatives_are_tried_in_order() {
     let mut world = world(Choice("a", vec!["b", "c"]));
     world.broken.extend(["a".to_owned(), "b".to_owned()]);

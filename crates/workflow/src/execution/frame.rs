@@ -72,6 +72,32 @@ pub(crate) struct Frame {
     pub(crate) doubt: bool,
 }
 
+impl Frame {
+    /// Whether something with this ticket is still waited for.
+    pub(crate) fn waits_for(&self, ticket: Ticket) -> bool {
+        let is = |alarm: &Option<Alarm>| alarm.is_some_and(|alarm| alarm.ticket == ticket);
+        let evaluates = self.evaluating.as_ref().is_some_and(|known| known.ticket == ticket);
+        if is(&self.deadline) || evaluates {
+            return true;
+        }
+        match &self.activity {
+            Activity::Waiting(alarm) | Activity::Again(alarm) | Activity::Asking(alarm, _) => {
+                alarm.ticket == ticket
+            }
+            Activity::Try(trying) => {
+                is(&trying.attempt_deadline)
+                    || matches!(trying.stage, TryStage::Delaying(a) if a.ticket == ticket)
+            }
+            Activity::Calling(calling) => calling.ticket == ticket,
+            Activity::Publishing { ticket: known, .. } | Activity::Child { ticket: known, .. } => {
+                *known == ticket
+            }
+            Activity::Undoing(undoing) => is(&undoing.delay) || undoing.child == Some(ticket),
+            _ => false,
+        }
+    }
+}
+
 /// An expression that a worker evaluates.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) struct Evaluating {

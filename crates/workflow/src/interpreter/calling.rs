@@ -261,7 +261,7 @@ impl<'a> Machine<'a> {
     }
 
     pub(super) fn take_answer(&mut self, ticket: Ticket, answer: Answer) {
-        let Some(mut branch) = self.take(ticket.branch) else { return };
+        let Some(mut branch) = self.take_waiting(ticket) else { return };
         let turn = match branch.top().map(|frame| &frame.activity) {
             Some(Activity::Calling(calling)) if calling.ticket == ticket => {
                 let calling = calling.clone();

@@ -43,7 +43,7 @@ impl Machine<'_> {
     }
 
     pub(super) fn take_child_end(&mut self, ticket: Ticket, outcome: Outcome) {
-        let Some(mut branch) = self.take(ticket.branch) else { return };
+        let Some(mut branch) = self.take_waiting(ticket) else { return };
         if let Some(turn) = self.child_rolled_back(&mut branch, ticket, outcome.clone()) {
             return self.settle(branch, turn);
         }

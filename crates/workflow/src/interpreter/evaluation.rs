@@ -145,7 +145,7 @@ impl Machine<'_> {
 
     /// A worker's answer: the branch takes its turn again with the value in hand.
     pub(super) fn take_evaluation(&mut self, ticket: Ticket, result: Result<Value, String>) {
-        let Some(mut branch) = self.take(ticket.branch) else { return };
+        let Some(mut branch) = self.take_waiting(ticket) else { return };
         let waits = |frame: &Frame| frame.evaluating.as_ref().is_some_and(|e| e.ticket == ticket);
         if !branch.top().is_some_and(waits) {
             return self.put(branch);

@@ -89,7 +89,7 @@ impl Machine<'_> {
             .execution
             .branches
             .values()
-            .filter(|branch| branch.frames().iter().any(|frame| listening(&frame.activity)))
+            .filter(|branch| self.is_for(branch, &event))
             .map(Branch::id)
             .collect();
         let mut consumed = false;
@@ -108,6 +108,19 @@ impl Machine<'_> {
             self.execution.trim_consumed();
             self.touched.consumed.push(number);
         }
+    }
+
+    /// Whether the listening task of a branch wants an event, or fails to say. Looks only: an event
+    /// that nobody wants must change nothing.
+    fn is_for(&self, branch: &Branch, event: &Value) -> bool {
+        let mut frames = branch.frames().iter().rev();
+        let Some(frame) = frames.find(|frame| listening(&frame.activity)) else { return false };
+        let (Activity::Listening(state) | Activity::Item(state, _)) = &frame.activity else {
+            return false;
+        };
+        let Kind::Listen { to, .. } = &self.program.task(frame.task).kind else { return false };
+        let mut state = state.as_ref().clone();
+        !state.closed && !matches!(self.wants(branch, to, &mut state, event), Ok(Wanted::No))
     }
 
     /// Offers an event to the listening task of a branch; nothing if it does not want it.

@@ -224,6 +224,14 @@ impl<'a> Machine<'a> {
         Some(branch)
     }
 
+    /// Takes the branch that waits for a ticket. What nobody waits for any more must not even add a
+    /// state: it would be written down for nothing.
+    fn take_waiting(&mut self, ticket: Ticket) -> Option<Branch> {
+        let branch = self.execution.branches.get(&ticket.branch)?;
+        let waits = branch.frames().iter().any(|frame| frame.waits_for(ticket));
+        if waits { self.take(ticket.branch) } else { None }
+    }
+
     fn put(&mut self, branch: Branch) {
         self.execution.branches.insert(branch.id(), branch);
     }

@@ -61,7 +61,7 @@ impl Machine<'_> {
         if self.execution.head.deadline.is_some_and(|alarm| alarm.ticket == ticket) {
             return self.run_timed_out();
         }
-        let Some(mut branch) = self.take(ticket.branch) else { return };
+        let Some(mut branch) = self.take_waiting(ticket) else { return };
         let turn = self.fire(&mut branch, ticket);
         match turn {
             Some(turn) => self.settle(branch, turn),
