@@ -76,6 +76,15 @@ fn fault() -> Fault {
 }
 
 #[test]
+fn ending_inside_an_undo_does_not_end_the_workflow() {
+    let scope = Node::Scope(Box::new(Node::Sequence(vec![Node::Invoke("a"), Node::Compensate])));
+    let root = Node::Sequence(vec![scope, Node::Plain("b")]);
+    let mut world = changed(root, OnFault::Leave, |p| named(p, "a-bar").then = Flow::End);
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+    assert_eq!(world.done(), ["a", "a-bar", "b"]);
+}
+
+#[test]
 fn going_back_calls_again_under_new_keys() {
     let count = Export("{n: (($context.n // 0) + 1)}");
     let again = switch(&[(Some("$context.n < 4"), Flow::Goto(0))]);

@@ -321,7 +321,9 @@ impl<'a> Machine<'a> {
             (Kind::Try { catch, .. }, Some(_)) => catch.then.unwrap_or(task.then),
             _ => task.then,
         };
-        if flow == Flow::End {
+        // An undo is not the workflow: ending inside one ends the undo's own list.
+        let undoes = |frame: &Frame| matches!(frame.activity, Activity::Undoing(_));
+        if flow == Flow::End && !branch.frames().iter().any(undoes) {
             branch.set_ending();
         }
         self.child_done(branch, flow)

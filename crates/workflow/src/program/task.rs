@@ -331,7 +331,7 @@ pub enum OnFailure {
     #[default]
     #[n(0)]
     Raise,
-    /// It is noted in the output and parked, and the rest is undone.
+    /// It is noted in the output and in the history, and the rest is undone.
     #[n(1)]
     Continue,
 }
