@@ -150,8 +150,11 @@ fn records_nothing_while_the_storage_is_full_and_goes_on_afterwards() {
     driver.define(&flow);
     driver.start(&flow, id(1));
     driver.step(Input::StorageFull);
-    let refused = driver.ask(start_of(&flow, id(2)));
-    assert_eq!(refused, Reply::Refused(outlast_engine::Refusal::StorageFull));
+    let outputs = driver.step(Input::Asked { caller: Caller(9), ask: start_of(&flow, id(2)) });
+    let [refusal] = &outputs[..] else { panic!("{}", transcript(&outputs)) };
+    let reply = Reply::Refused(outlast_engine::Refusal::StorageFull);
+    assert_eq!(refusal.action, Action::Reply { caller: Caller(9), reply });
+    assert_eq!(refusal.after, None, "it does not wait for the storage it is about");
     assert_eq!(driver.show(id(1)).summary.condition, Condition::Running, "reading goes on");
     let (execution, ticket, _) = driver.calls.pop_front().unwrap();
     let answer = Answer::Succeeded(driver::text("done"));

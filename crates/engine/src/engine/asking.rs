@@ -21,8 +21,10 @@ impl Engine {
         };
         if let Err(refusal) = answered {
             self.counters.refused += 1;
-            // A refusal may tell of what others did: not before that is certain.
-            step.reply(Some(self.position), caller, Reply::Refused(refusal));
+            // A refusal may tell of what others did: not before that is certain. That the storage is
+            // full tells nothing of the kind, and would wait for the very storage it is about.
+            let after = (refusal != Refusal::StorageFull).then_some(self.position);
+            step.reply(after, caller, Reply::Refused(refusal));
         }
     }
 
