@@ -238,6 +238,37 @@ pub(crate) static FAMILY: Flow = Flow {
     ..PLAIN
 };
 
+pub(crate) static RACE: Flow = Flow {
+    name: "race",
+    // How far the slow branch comes is a matter of time; whatever it did is undone.
+    deeds: &["first", "quick", "finish"],
+    order: &[("first", "slow-1"), ("slow-1", "slow-2"), ("first", "quick"), ("quick", "finish")],
+    waits: &[("first", "quick", 40)],
+    ..PLAIN
+};
+
+pub(crate) static CROWD: Flow = Flow {
+    name: "crowd",
+    deeds: &[
+        "stock-1", "stock-2", "stock-3", "credit-1", "credit-2", "credit-3", "book-1", "book-2",
+        "book-3", "finish",
+    ],
+    order: &[
+        ("stock-1", "book-1"),
+        ("credit-1", "book-1"),
+        ("stock-2", "book-2"),
+        ("credit-2", "book-2"),
+        ("stock-3", "book-3"),
+        ("credit-3", "book-3"),
+        ("book-1", "finish"),
+        ("book-2", "finish"),
+        ("book-3", "finish"),
+    ],
+    tolerant: true,
+    repeats: true,
+    ..PLAIN
+};
+
 /// One long wait. Not for random kills: it would make them slow.
 pub(crate) static CLOCK: Flow = Flow {
     name: "clock",
@@ -259,9 +290,14 @@ pub(crate) static HEAVY: Flow = Flow {
     ..PLAIN
 };
 
+/// One of many executions on a node; its input says what it does.
+pub(crate) static ORDER: Flow = Flow { name: "order", ..PLAIN };
+
 /// All flows for random kills; a seed picks one.
-pub(crate) static ALL: [&Flow; 11] =
-    [&FORK, &LOOP, &WINDOW, &RETRY, &TIMERS, &CHILDREN, &ROLLBACK, &SCOPE, &SAGA, &BREACH, &FAMILY];
+pub(crate) static ALL: [&Flow; 13] = [
+    &FORK, &LOOP, &WINDOW, &RETRY, &TIMERS, &CHILDREN, &ROLLBACK, &SCOPE, &SAGA, &BREACH, &FAMILY,
+    &RACE, &CROWD,
+];
 
 impl Flow {
     /// The file of its document.
@@ -292,7 +328,7 @@ fn file_of(name: &str) -> PathBuf {
 
 #[test]
 fn every_document_is_accepted_without_a_word() {
-    for flow in ALL.into_iter().chain([&CLOCK, &HEAVY]) {
+    for flow in ALL.into_iter().chain([&CLOCK, &HEAVY, &ORDER]) {
         for file in [flow.file()].into_iter().chain(flow.child_files()) {
             let text = std::fs::read_to_string(&file).unwrap();
             let report = outlast_languages::openworkflow::check(flow.name, &text);

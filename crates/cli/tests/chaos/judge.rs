@@ -6,7 +6,7 @@ use outlast_node::fixture::ledger::{Entry, Kind, Outcome, Verdict, check};
 
 use crate::flows::{End, Flow};
 
-/// Everything that is wrong with a ended run; empty if nothing is.
+/// Everything that is wrong with an ended run; empty if nothing is.
 ///
 /// `disturbed` says that the ledger was told to fail calls that the document does not expect.
 pub(crate) fn problems(flow: &Flow, entries: &[Entry], disturbed: bool) -> Vec<String> {
@@ -89,4 +89,89 @@ pub(crate) fn undos(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
 
 fn of_kind(entries: &[Entry], kind: Kind) -> impl Iterator<Item = &Entry> {
     entries.iter().filter(move |entry| entry.kind == kind && entry.outcome == Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flows::{LOOP, ROLLBACK, SAGA, SCOPE, TIMERS};
+
+    /// Entries from words: `+a` does a, `-a` undoes the last a, `.` lets 200 ms pass.
+    fn entries(words: &str) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut time_us = 0;
+        for word in words.split_whitespace() {
+            if word == "." {
+                time_us += 200_000;
+                continue;
+            }
+            let (sign, name) = word.split_at(1);
+            let kind = if sign == "+" { Kind::Do } else { Kind::Undo };
+            let last = entries.iter().rev().find(|it| it.name == name && it.kind == Kind::Do);
+            let of = last.map(|entry| entry.number).filter(|_| kind == Kind::Undo);
+            let number = entries.len() as u64 + 1;
+            entries.push(Entry {
+                number,
+                time_us,
+                method: "POST".into(),
+                path: format!("/{name}"),
+                kind,
+                name: name.to_owned(),
+                key: Some(format!("k{number}")),
+                request: String::new(),
+                outcome: Outcome::Done,
+                of,
+                status: 200,
+                answered: true,
+            });
+        }
+        entries
+    }
+
+    fn judged(flow: &Flow, words: &str) -> String {
+        problems(flow, &entries(words), false).join("; ")
+    }
+
+    const SAILED: &str = "+sail-1 +land-1 +sail-2 +land-2 +sail-3 +land-3 +sail-4 +land-4 +sail-5";
+
+    #[test]
+    fn accepts_a_whole_run_and_finds_what_is_missing_or_too_much() {
+        assert_eq!(judged(&LOOP, &format!("{SAILED} +land-5")), "");
+        assert!(judged(&LOOP, SAILED).contains("land-5 was done 0 times"));
+        assert!(judged(&LOOP, &format!("{SAILED} +land-5 +sail-1")).contains("done 2 times"));
+        assert!(judged(&LOOP, &format!("{SAILED} +land-5 -land-5")).contains("WrongEffects"));
+    }
+
+    #[test]
+    fn finds_a_deed_before_what_it_builds_on() {
+        let early = format!("+land-5 {SAILED}");
+        assert!(judged(&LOOP, &early).contains("land-5 was done before sail-5"));
+    }
+
+    #[test]
+    fn finds_a_wait_that_was_cut_short() {
+        assert_eq!(judged(&TIMERS, "+early . +later . +overdue . +short +long +finish"), "");
+        let cut = judged(&TIMERS, "+early +later . +overdue . +short +long +finish");
+        assert_eq!(cut, "later came 0 ms after early, not 120");
+    }
+
+    #[test]
+    fn a_rollback_must_have_been_done_and_undone_whole_and_in_order() {
+        let deeds = "+first +second +left-1 +left-2 +right +several-1 +several-2 +several-3";
+        let undos = "-several-3 -several-2 -several-1 -right -left-2 -left-1 -second";
+        assert_eq!(judged(&ROLLBACK, &format!("{deeds} {undos} -first")), "");
+        assert!(judged(&ROLLBACK, &format!("{deeds} {undos}")).contains("WrongEffects"));
+        assert!(judged(&ROLLBACK, &format!("{deeds} -first {undos}")).contains("UndoOrder"));
+        assert!(judged(&ROLLBACK, "+first -first").contains("second was done 0 times"));
+        assert!(judged(&ROLLBACK, "+first -first +first -first").contains("first was done 2"));
+    }
+
+    #[test]
+    fn a_scope_leaves_what_is_outside_and_attempts_may_be_made_again() {
+        let scope = "+before +flight +hotel -hotel -flight +train +after";
+        assert_eq!(judged(&SCOPE, scope), "");
+        assert!(judged(&SCOPE, "+before +flight +hotel -hotel +train +after").contains("flight"));
+        assert_eq!(judged(&SAGA, "+reserve -reserve +reserve +pack +pay +ship"), "");
+        assert!(judged(&SAGA, "+reserve +reserve +pack +pay +ship").contains("left: 2"));
+    }
 }

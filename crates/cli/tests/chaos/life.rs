@@ -75,6 +75,11 @@ impl Life {
         self.stdout.lock().unwrap().clone()
     }
 
+    /// What it writes to stdout, as it grows.
+    pub(crate) fn stdout_so_far(&self) -> Arc<Mutex<String>> {
+        Arc::clone(&self.stdout)
+    }
+
     /// Waits until something holds, the process ends or the time is over.
     pub(crate) fn until(&mut self, time: Duration, mut holds: impl FnMut() -> bool) -> Waited {
         let begin = Instant::now();
@@ -148,6 +153,15 @@ impl Life {
             stdout: self.stdout(),
             stderr: self.stderr(),
         }
+    }
+}
+
+/// A test that is done leaves nothing running.
+impl Drop for Life {
+    fn drop(&mut self) {
+        // It has usually ended before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

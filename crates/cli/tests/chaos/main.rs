@@ -14,6 +14,8 @@ mod journals;
 mod judge;
 mod kills;
 mod life;
+mod nodes;
 mod plan;
 mod processes;
+mod server;
 mod world;

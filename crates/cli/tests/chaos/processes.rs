@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::flows::{CLOCK, Flow, LOOP, ROLLBACK, TIMERS};
 use crate::judge;
@@ -141,10 +141,13 @@ fn a_wait_goes_on_over_a_kill() {
     let mut life = world.start();
     let begun = life.until(PATIENCE, || 0 < world.ledger.traffic().answered);
     assert_eq!(begun, Waited::Holds, "{}", life.stderr());
-    // Long enough for the wait to be over by the time the next life asks for the time.
     life.lasts(Duration::from_millis(1400));
     assert!(life.kill().was_killed());
-    let next = world.start();
-    let ended = next.end(PATIENCE);
-    assert_as_it_should_be(&world, &ended);
+    let mut next = world.start();
+    next.until_says(PATIENCE, "execution");
+    let resumed = Instant::now();
+    next.until(PATIENCE, || 1 < world.ledger.traffic().arrived);
+    let rest = resumed.elapsed();
+    assert!(rest < Duration::from_millis(1400), "it began anew: {rest:?} after the second start");
+    assert_as_it_should_be(&world, &next.end(PATIENCE));
 }

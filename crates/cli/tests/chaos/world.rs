@@ -71,9 +71,22 @@ impl World {
         if named {
             command.args(["--id", self.id]);
         }
+        self.place(&mut command);
+        command
+    }
+
+    /// `outlast node`, with `outlast run`'s data and ledger.
+    pub(crate) fn node_command(&self, wrapper: &[&str]) -> Command {
+        let words = [wrapper, &[env!("CARGO_BIN_EXE_outlast"), "node"]].concat();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).args(["--no-token", "--json", "--listen", "127.0.0.1:0"]);
+        self.place(&mut command);
+        command
+    }
+
+    fn place(&self, command: &mut Command) {
         let origin = format!("http://ledger.test={}", self.ledger.uri(""));
         command.args(["--origin", &origin, "--data"]).arg(&self.data);
-        command
     }
 
     /// Starts `outlast run`.
