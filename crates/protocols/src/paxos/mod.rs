@@ -1,0 +1,446 @@
+//! Single-decree Paxos: a named set of members decides on one value, once and for all.
+//!
+//! Every member is proposer, acceptor and learner in one. A proposer gets a quorum to promise its
+//! ballot, takes over the value of the highest ballot that any of them accepted (its own proposal
+//! if there is none), gets a quorum to accept it, and spreads the decision until every member has
+//! acknowledged it. Whoever meets a higher ballot steps back and waits before it tries again.
+//!
+//! Invariants:
+//! - A member's own round lives only while its own promise is that round's ballot.
+//! - A promise and an accepted ballot never fall; a decision never changes.
+//! - A ballot is in its proposer's record before anyone hears of it, so no later life uses it again.
+
+mod message;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use outlast_lineage::{Digester, NodeId, Time};
+
+pub use message::{Ballot, Message, Record, VALUE_BYTES_MAX, Value, ValueTooLong, Vote};
+
+/// How often a pause doubles at most: a duel ends long before, an outage should not end in silence.
+const DOUBLINGS_MAX: u32 = 6;
+
+/// The highest round that is believed: beyond it someone counts wrongly, and no duel gets there.
+const ROUND_MAX: u64 = u64::MAX / 2;
+
+/// One member's part in one decision.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Paxos {
+    me: NodeId,
+    members: BTreeSet<NodeId>,
+    patience: Duration,
+    record: Record,
+    /// What this member wants decided, as long as nothing is.
+    proposal: Option<Value>,
+    phase: Phase,
+    /// The highest round it heard of.
+    round_seen: u64,
+    /// Whom it has yet to tell the decision.
+    unaware: BTreeSet<NodeId>,
+}
+
+/// How far this member's own round is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    /// It wants nothing, or everything is decided.
+    Idle,
+    /// It gathers promises.
+    Preparing { promised: BTreeSet<NodeId>, best: Option<Vote> },
+    /// It gathers acceptances.
+    Accepting { accepted: BTreeSet<NodeId>, value: Value },
+    /// It met a higher ballot and lets that one go first.
+    Waiting,
+}
+
+/// What a member can be told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// The owner wants this value decided. A proposal does not outlive a restart.
+    Propose(Value),
+    /// A message arrived.
+    Received {
+        /// Who sent it, as the channel says.
+        from: NodeId,
+        /// What it says.
+        message: Message,
+    },
+    /// The time of a timer has come.
+    TimerFired(Timer),
+    /// The machine was made from its last record; the first input of a new life.
+    Restarted,
+}
+
+/// What a member wants done. Each waits for all records ordered before it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Write this record in place of the last one.
+    Persist(Record),
+    /// Send a message.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// What.
+        message: Message,
+    },
+    /// Give `Input::TimerFired` at this time.
+    SetTimer {
+        /// Which timer.
+        timer: Timer,
+        /// When.
+        at: Time,
+    },
+    /// This value is decided. Told once in each life, and again to whoever proposes.
+    Decided(Value),
+}
+
+/// What a member waits for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Timer {
+    /// The own round should have come to its end, or may be begun anew.
+    RoundOverdue,
+    /// The decision of the others should be known here.
+    DecisionOverdue,
+    /// Everyone should have acknowledged the decision.
+    AcknowledgementsOverdue,
+}
+
+impl Paxos {
+    /// A member that has never taken part. `patience` is how long a round takes when nothing is
+    /// wrong.
+    pub fn new(me: NodeId, members: BTreeSet<NodeId>, patience: Duration) -> Self {
+        Self::restored(me, members, patience, Record::default())
+    }
+
+    /// A member in a new life, from the last record of its old one.
+    pub fn restored(
+        me: NodeId,
+        members: BTreeSet<NodeId>,
+        patience: Duration,
+        record: Record,
+    ) -> Self {
+        assert!(members.contains(&me), "only members take part");
+        let (proposal, phase) = (None, Phase::Idle);
+        let unaware = BTreeSet::new();
+        Self { me, members, patience, record, proposal, phase, round_seen: 0, unaware }
+    }
+
+    /// Takes one input, and says what is to be done.
+    pub fn step(&mut self, now: Time, input: Input) -> Vec<Output> {
+        let outputs = match input {
+            Input::Propose(value) => self.propose(now, value),
+            Input::Received { from, message } if self.is_believable(from, &message) => {
+                self.receive(now, from, message)
+            }
+            Input::Received { .. } => Vec::new(),
+            Input::TimerFired(Timer::RoundOverdue) => self.try_again(now),
+            Input::TimerFired(Timer::DecisionOverdue) => self.ask(now),
+            Input::TimerFired(Timer::AcknowledgementsOverdue) => self.spread(now),
+            Input::Restarted => self.restart(now),
+        };
+        self.assert_invariants();
+        outputs
+    }
+
+    fn propose(&mut self, now: Time, value: Value) -> Vec<Output> {
+        if let Some(decided) = &self.record.decided {
+            return vec![Output::Decided(decided.clone())];
+        }
+        if self.proposal.is_some() {
+            return Vec::new();
+        }
+        self.proposal = Some(value);
+        self.begin_round(now)
+    }
+
+    fn receive(&mut self, now: Time, from: NodeId, message: Message) -> Vec<Output> {
+        match message {
+            Message::Prepare { ballot } => self.promise(now, from, ballot),
+            Message::Promised { ballot, accepted } => {
+                self.count_promise(now, from, ballot, accepted)
+            }
+            Message::Accept { ballot, value } => self.accept(now, from, Vote { ballot, value }),
+            Message::Accepted { ballot } => self.count_acceptance(now, from, ballot),
+            Message::Reject { ballot, promised } => self.step_back(now, ballot, promised),
+            Message::Decide { value } => self.learn(from, value),
+            Message::Learned => {
+                self.unaware.remove(&from);
+                Vec::new()
+            }
+            Message::Ask => self.tell(from).into_iter().collect(),
+        }
+    }
+
+    fn try_again(&mut self, now: Time) -> Vec<Output> {
+        if self.phase == Phase::Idle { Vec::new() } else { self.begin_round(now) }
+    }
+
+    fn ask(&mut self, now: Time) -> Vec<Output> {
+        if self.record.decided.is_some() || self.record.promised.is_none() {
+            return Vec::new();
+        }
+        let mut outputs = self.to_others(&Message::Ask);
+        outputs.push(self.decision_timer(now));
+        outputs
+    }
+
+    fn spread(&mut self, now: Time) -> Vec<Output> {
+        let Some(value) = self.record.decided.clone() else { return Vec::new() };
+        if self.unaware.is_empty() {
+            return Vec::new();
+        }
+        let message = Message::Decide { value };
+        let mut outputs = send(self.unaware.iter().copied(), &message);
+        let at = now.after(self.patience);
+        outputs.push(Output::SetTimer { timer: Timer::AcknowledgementsOverdue, at });
+        outputs
+    }
+
+    fn restart(&mut self, now: Time) -> Vec<Output> {
+        match self.record.decided.clone() {
+            // Nobody wrote down who knows it already, so everyone is told again.
+            Some(value) => self.announce(now, value),
+            None => self.ask(now),
+        }
+    }
+
+    fn begin_round(&mut self, now: Time) -> Vec<Output> {
+        let promised = self.record.promised.map_or(0, |ballot| ballot.round);
+        let ballot = Ballot { round: promised.max(self.round_seen) + 1, node: self.me };
+        self.record.promised = Some(ballot);
+        let best = self.record.accepted.clone();
+        self.phase = Phase::Preparing { promised: BTreeSet::from([self.me]), best };
+        let mut outputs = vec![Output::Persist(self.record.clone())];
+        outputs.extend(self.to_others(&Message::Prepare { ballot }));
+        outputs.push(self.round_timer(now, ballot.round));
+        outputs.extend(self.seek_acceptance(now));
+        outputs
+    }
+
+    fn count_promise(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        ballot: Ballot,
+        vote: Option<Vote>,
+    ) -> Vec<Output> {
+        if self.record.promised != Some(ballot) {
+            return Vec::new();
+        }
+        let Phase::Preparing { promised, best } = &mut self.phase else { return Vec::new() };
+        promised.insert(from);
+        *best = best.take().max(vote);
+        self.seek_acceptance(now)
+    }
+
+    /// Goes on with the value to be accepted, once a quorum has promised.
+    fn seek_acceptance(&mut self, now: Time) -> Vec<Output> {
+        let Phase::Preparing { promised, best } = &self.phase else { return Vec::new() };
+        if promised.len() < self.quorum() {
+            return Vec::new();
+        }
+        // What a quorum may have accepted before is the only value that may be decided now.
+        let taken_over = best.clone().map(|vote| vote.value);
+        let value = taken_over.or(self.proposal.clone()).expect("whoever prepares proposes");
+        let ballot = self.record.promised.expect("whoever prepares has promised");
+        self.record.accepted = Some(Vote { ballot, value: value.clone() });
+        self.phase = Phase::Accepting { accepted: BTreeSet::from([self.me]), value: value.clone() };
+        let mut outputs = vec![Output::Persist(self.record.clone())];
+        outputs.extend(self.to_others(&Message::Accept { ballot, value }));
+        outputs.push(self.round_timer(now, ballot.round));
+        outputs.extend(self.seek_decision(now));
+        outputs
+    }
+
+    fn count_acceptance(&mut self, now: Time, from: NodeId, ballot: Ballot) -> Vec<Output> {
+        if self.record.promised != Some(ballot) {
+            return Vec::new();
+        }
+        let Phase::Accepting { accepted, .. } = &mut self.phase else { return Vec::new() };
+        accepted.insert(from);
+        self.seek_decision(now)
+    }
+
+    /// Ends the round with a decision, once a quorum has accepted.
+    fn seek_decision(&mut self, now: Time) -> Vec<Output> {
+        let Phase::Accepting { accepted, value } = &self.phase else { return Vec::new() };
+        if accepted.len() < self.quorum() {
+            return Vec::new();
+        }
+        let value = value.clone();
+        let mut outputs = vec![self.decide(value.clone())];
+        outputs.extend(self.announce(now, value));
+        outputs
+    }
+
+    fn promise(&mut self, now: Time, from: NodeId, ballot: Ballot) -> Vec<Output> {
+        if let Some(refusal) = self.refusal(from, ballot) {
+            return vec![refusal];
+        }
+        let mut outputs = self.yield_to(now, ballot);
+        if self.record.promised != Some(ballot) {
+            self.record.promised = Some(ballot);
+            outputs.push(Output::Persist(self.record.clone()));
+        }
+        let accepted = self.record.accepted.clone();
+        outputs.push(Output::Send { to: from, message: Message::Promised { ballot, accepted } });
+        outputs.push(self.decision_timer(now));
+        outputs
+    }
+
+    fn accept(&mut self, now: Time, from: NodeId, vote: Vote) -> Vec<Output> {
+        let ballot = vote.ballot;
+        if let Some(refusal) = self.refusal(from, ballot) {
+            return vec![refusal];
+        }
+        let mut outputs = self.yield_to(now, ballot);
+        if self.record.accepted.as_ref().map(|accepted| accepted.ballot) != Some(ballot) {
+            self.record.promised = Some(ballot);
+            self.record.accepted = Some(vote);
+            outputs.push(Output::Persist(self.record.clone()));
+        }
+        outputs.push(Output::Send { to: from, message: Message::Accepted { ballot } });
+        outputs.push(self.decision_timer(now));
+        outputs
+    }
+
+    /// Gives up the own round, which can no longer count its own member.
+    fn yield_to(&mut self, now: Time, ballot: Ballot) -> Vec<Output> {
+        self.round_seen = self.round_seen.max(ballot.round);
+        if !self.is_in_a_round() {
+            return Vec::new();
+        }
+        self.phase = Phase::Waiting;
+        vec![self.round_timer(now, self.round_seen)]
+    }
+
+    fn step_back(&mut self, now: Time, ballot: Ballot, promised: Ballot) -> Vec<Output> {
+        if promised <= ballot || self.record.promised != Some(ballot) {
+            return Vec::new();
+        }
+        self.yield_to(now, promised)
+    }
+
+    fn learn(&mut self, from: NodeId, value: Value) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        match &self.record.decided {
+            None => outputs.extend([self.decide(value.clone()), Output::Decided(value)]),
+            Some(known) if *known == value => {}
+            // A decision never changes, whoever says so.
+            Some(_) => return Vec::new(),
+        }
+        self.unaware.remove(&from);
+        outputs.push(Output::Send { to: from, message: Message::Learned });
+        outputs
+    }
+
+    fn decide(&mut self, value: Value) -> Output {
+        self.record.decided = Some(value);
+        self.proposal = None;
+        self.phase = Phase::Idle;
+        Output::Persist(self.record.clone())
+    }
+
+    fn announce(&mut self, now: Time, value: Value) -> Vec<Output> {
+        self.unaware = self.others().collect();
+        let mut outputs = vec![Output::Decided(value)];
+        outputs.extend(self.spread(now));
+        outputs
+    }
+
+    /// What stands against taking part in a ballot: a decision, or a higher promise.
+    fn refusal(&self, to: NodeId, ballot: Ballot) -> Option<Output> {
+        if self.record.decided.is_some() {
+            return self.tell(to);
+        }
+        let promised = self.record.promised.filter(|promised| ballot < *promised)?;
+        Some(Output::Send { to, message: Message::Reject { ballot, promised } })
+    }
+
+    fn tell(&self, to: NodeId) -> Option<Output> {
+        let value = self.record.decided.clone()?;
+        Some(Output::Send { to, message: Message::Decide { value } })
+    }
+
+    fn to_others(&self, message: &Message) -> Vec<Output> {
+        send(self.others(), message)
+    }
+
+    fn decision_timer(&self, now: Time) -> Output {
+        // The proposer spreads the decision by itself; asking is for when it does not.
+        let at = now.after(self.patience.saturating_mul(4));
+        Output::SetTimer { timer: Timer::DecisionOverdue, at }
+    }
+
+    fn round_timer(&self, now: Time, round: u64) -> Output {
+        Output::SetTimer { timer: Timer::RoundOverdue, at: now.after(self.pause(round)) }
+    }
+
+    /// How long a round may take, and how long to wait before the next. Later rounds wait longer,
+    /// and no two members equally long, so that one of two that duel gets through.
+    fn pause(&self, round: u64) -> Duration {
+        let doublings = u32::try_from(round.saturating_sub(1)).unwrap_or(DOUBLINGS_MAX);
+        let base = self.patience.saturating_mul(1 << doublings.min(DOUBLINGS_MAX));
+        let jitter = Digester::new("paxos pause").number(self.me.0).number(round).finish().short();
+        base.saturating_add(base / 1024 * (jitter % 1024) as u32)
+    }
+
+    fn others(&self) -> impl Iterator<Item = NodeId> {
+        self.members.iter().copied().filter(|member| *member != self.me)
+    }
+
+    fn quorum(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
+
+    /// What is decided, if this member knows.
+    pub fn decided(&self) -> Option<&Value> {
+        self.record.decided.as_ref()
+    }
+
+    /// The newest record: the last one ordered by `Output::Persist`.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    fn is_in_a_round(&self) -> bool {
+        matches!(self.phase, Phase::Preparing { .. } | Phase::Accepting { .. })
+    }
+
+    /// Whether the sender is a member that may say such a thing.
+    fn is_believable(&self, from: NodeId, message: &Message) -> bool {
+        let own = match message {
+            Message::Prepare { ballot } | Message::Accept { ballot, .. } => ballot.node == from,
+            _ => true,
+        };
+        let round = match message {
+            Message::Prepare { ballot } | Message::Accept { ballot, .. } => ballot.round,
+            Message::Reject { promised, .. } => promised.round,
+            _ => 0,
+        };
+        own && round <= ROUND_MAX && from != self.me && self.members.contains(&from)
+    }
+
+    /// Stops the program if what this machine always promises does not hold.
+    pub fn assert_invariants(&self) {
+        let Record { promised, accepted, decided } = &self.record;
+        let voted = accepted.as_ref().map(|vote| vote.ballot);
+        assert!(voted <= *promised, "a member accepts nothing above its promise");
+        if self.is_in_a_round() {
+            let own = promised.is_some_and(|ballot| ballot.node == self.me);
+            assert!(own, "a round lives while its own promise does");
+        }
+        let wants = self.phase != Phase::Idle;
+        assert_eq!(wants, self.proposal.is_some(), "a round has a proposal");
+        assert!(decided.is_none() || !wants, "nothing is wanted after the decision");
+        assert!(decided.is_some() || self.unaware.is_empty(), "only a decision is spread");
+        assert!(self.unaware.is_subset(&self.members), "only members are told");
+    }
+}
+
+fn send(to: impl Iterator<Item = NodeId>, message: &Message) -> Vec<Output> {
+    to.map(|to| Output::Send { to, message: message.clone() }).collect()
+}

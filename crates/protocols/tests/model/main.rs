@@ -1,0 +1,43 @@
+//! Small worlds, explored whole, on the machines that ship: every interleaving of
+//! messages, timers and crashes.
+//!
+//! The network keeps every message that was ever sent and may deliver it at any time, again and
+//! again: so being late, doubled and out of order are all among the interleavings, and being lost is
+//! never being delivered. A crash may come after any output of a step; the node comes back from
+//! its last record. A node that is down for long is one to which nothing is delivered for long. That
+//! records become durable later than steps are taken needs no action of its own: what a crash then
+//! takes away are inputs that nobody has seen an answer to, which is the same as their loss.
+
+mod two_phase;
+
+use std::collections::BTreeSet;
+
+use stateright::{Checker, HasDiscoveries, Model};
+
+/// Explores a world whole, and requires every law and every situation named.
+fn holds<World>(world: World, laws: &[&'static str], situations: &[&'static str])
+where
+    World: Model + Send + Sync + 'static,
+    World::State: std::hash::Hash + Send + Sync + std::fmt::Debug + Clone + PartialEq,
+    World::Action: std::fmt::Debug + Clone + PartialEq,
+{
+    let checker = world.checker().spawn_bfs().join();
+    for law in laws {
+        checker.assert_no_discovery(law);
+    }
+    for situation in situations {
+        checker.assert_any_discovery(situation);
+    }
+}
+
+/// Explores a world in which something is broken until a law notices, and requires that it does.
+fn notices<World>(world: World, law: &'static str)
+where
+    World: Model + Send + Sync + 'static,
+    World::State: std::hash::Hash + Send + Sync + std::fmt::Debug + Clone + PartialEq,
+    World::Action: std::fmt::Debug + Clone + PartialEq,
+{
+    let until = HasDiscoveries::AnyOf(BTreeSet::from([law]));
+    let checker = world.checker().finish_when(until).spawn_bfs().join();
+    assert!(checker.discovery(law).is_some(), "not noticed by {law:?}");
+}
