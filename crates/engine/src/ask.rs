@@ -137,7 +137,7 @@ pub enum Which {
     Id(ExecutionId),
     /// By the name its starter gave it.
     Named {
-        /// The namespace.
+        /// The namespace; empty for the only execution of that name in any.
         namespace: String,
         /// The name.
         name: String,
@@ -148,6 +148,7 @@ impl fmt::Display for Which {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Id(id) => id.fmt(formatter),
+            Self::Named { namespace, name } if namespace.is_empty() => formatter.write_str(name),
             Self::Named { namespace, name } => write!(formatter, "{namespace}/{name}"),
         }
     }

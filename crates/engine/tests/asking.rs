@@ -138,6 +138,23 @@ fn an_unknown_definition_or_execution_is_named_in_the_refusal() {
 }
 
 #[test]
+fn a_name_alone_is_enough_while_only_one_execution_has_it() {
+    let mut driver = Driver::new();
+    let here = program("flow", "1.0.0", vec![call("a")]);
+    let there = program_in("other", "flow", "1.0.0", vec![call("a")]);
+    driver.define(&here);
+    driver.define(&there);
+    driver.ask(named_start(&here, id(1), "order-7", text("x")));
+    let bare = || Which::Named { namespace: String::new(), name: "order-7".to_owned() };
+    assert!(
+        matches!(driver.ask(Ask::Show(bare())), Reply::Shown(detail) if detail.summary.execution == id(1))
+    );
+    driver.ask(named_start(&there, id(2), "order-7", text("x")));
+    let refused = refusal(driver.ask(Ask::Show(bare()))).to_string();
+    assert!(refused.contains("order-7"), "{refused}");
+}
+
+#[test]
 fn lists_by_condition_namespace_and_page() {
     let mut driver = Driver::new();
     let flow = program("flow", "1.0.0", vec![call("a")]);

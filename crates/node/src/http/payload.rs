@@ -101,7 +101,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> 
     }
 }
 
-/// The execution that a text names: an id, or `namespace/name`.
+/// The execution that a text names: an id, `namespace/name`, or a name that only one has.
 pub(super) fn which(text: &str) -> Result<Which, Problem> {
     if let Ok(id) = text.parse() {
         return Ok(Which::Id(id));
@@ -109,6 +109,9 @@ pub(super) fn which(text: &str) -> Result<Which, Problem> {
     match text.split_once('/') {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
             Ok(Which::Named { namespace: namespace.to_owned(), name: name.to_owned() })
+        }
+        None if !text.is_empty() => {
+            Ok(Which::Named { namespace: String::new(), name: text.to_owned() })
         }
         _ => Err(Problem::invalid(format!("{text} is neither an id nor namespace/name"))),
     }
