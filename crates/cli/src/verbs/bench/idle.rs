@@ -60,9 +60,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let process = idler.node.id();
     let unknown = "this system does not tell the processor time of a process";
-    runtime.block_on(tokio::time::sleep(SETTLING));
+    let wait = |time| runtime.block_on(async move { tokio::time::sleep(time).await });
+    wait(SETTLING);
     let before = measure::cpu_time_of(process).context(unknown)?;
-    runtime.block_on(tokio::time::sleep(Duration::from_secs(arguments.seconds)));
+    wait(Duration::from_secs(arguments.seconds));
     let cpu = measure::cpu_time_of(process).context(unknown)? - before;
     let figures = Figures {
         seconds: arguments.seconds,

@@ -1,0 +1,47 @@
+//! The measurements measure something: small ones, run as a user runs them.
+
+use std::process::Command;
+
+use serde_json::Value as Json;
+
+fn figures(arguments: &[&str]) -> Json {
+    let directory = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_outlast"))
+        .arg("bench")
+        .args(arguments)
+        .args(["--json", "--data"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let left = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(left, 0, "nothing is left behind");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn steps_are_measured_at_every_concurrency_with_their_floor() {
+    let figures = figures(&["steps", "--concurrency", "1,4", "--steps", "3", "--seconds", "1"]);
+    for (index, concurrency) in [1, 4].into_iter().enumerate() {
+        let one = &figures[index];
+        assert_eq!(one["concurrency"], concurrency);
+        assert!(0 < one["workflows"].as_u64().unwrap(), "{one}");
+        assert!(0.0 < one["floor"]["p50Ms"].as_f64().unwrap(), "{one}");
+    }
+}
+
+#[test]
+fn what_waits_is_there_again_after_a_kill_and_after_a_stop() {
+    let figures = figures(&["waiting", "--count", "300"]);
+    for part in ["filled", "afterAKill", "afterAStop"] {
+        assert_eq!(figures[part]["live"], 300, "{figures}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_idle_node_is_measured_and_ended() {
+    let figures = figures(&["idle", "--seconds", "1"]);
+    assert!(figures["corePercent"].as_f64().unwrap() < 50.0, "{figures}");
+    assert!(0.0 < figures["residentMegabytes"].as_f64().unwrap(), "{figures}");
+}
