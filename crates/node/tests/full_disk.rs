@@ -10,7 +10,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use outlast_lineage::ExecutionId;
 use outlast_node::journal::{Event, Journal, JournalError, Options, Recovered};
 use outlast_node::store::{Checkpoint, Store, StoreError};
 
@@ -126,18 +125,18 @@ fn a_checkpoint_that_does_not_fit_changes_nothing_and_a_later_one_is_stored() {
     let path = disk.0.path().join("store.redb");
     let store = Store::create(&path).unwrap();
     let checkpoint = |mark: u64, bytes: usize| {
-        let execution = ExecutionId::from_bytes([mark as u8; 16]);
-        let snapshots = vec![(execution, mark, Some(Bytes::from(vec![9; bytes])))];
-        store.checkpoint(&Checkpoint { mark, snapshots, ..Checkpoint::default() })
+        let key = mark.to_be_bytes().to_vec();
+        let subjects = vec![(key, mark, Some(Bytes::from(vec![9; bytes])))];
+        store.checkpoint(&Checkpoint { mark, subjects, ..Checkpoint::default() })
     };
     checkpoint(1, 1000).unwrap();
     let error = checkpoint(2, 6_000_000).unwrap_err();
     assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
     assert_eq!(store.mark().unwrap(), 1, "what was stored can still be read");
-    assert_eq!(store.load_snapshots().unwrap().count(), 1);
+    assert_eq!(store.load_subjects().unwrap().count(), 1);
     fs::remove_file(&filler).unwrap();
     checkpoint(3, 2000).unwrap();
     drop(store);
     let store = Store::open(&path).unwrap();
-    assert_eq!((store.mark().unwrap(), store.load_snapshots().unwrap().count()), (3, 2));
+    assert_eq!((store.mark().unwrap(), store.load_subjects().unwrap().count()), (3, 2));
 }

@@ -4,13 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use bytes::Bytes;
-use outlast_lineage::{Epoch, ExecutionId, NodeId};
+use outlast_lineage::{Epoch, NodeId};
 
 use super::*;
 use crate::journal::Options;
 use crate::store::Checkpoint;
-
-const EXECUTION: ExecutionId = ExecutionId::from_bytes([7; 16]);
 
 fn open_with(directory: &Path, random: u64) -> Result<Opened, DataError> {
     let options =
@@ -25,8 +23,8 @@ fn fill(opened: &Opened, until: u64, mark: u64) {
         let position = opened.journal.append(record.as_bytes()).unwrap();
         opened.journal.wait_durable(position).unwrap();
     }
-    let snapshots = vec![(EXECUTION, mark, Some(Bytes::from_static(b"snapshot")))];
-    opened.store.checkpoint(&Checkpoint { mark, snapshots, ..Checkpoint::default() }).unwrap();
+    let subjects = vec![(b"subject".to_vec(), mark, Some(Bytes::from_static(b"snapshot")))];
+    opened.store.checkpoint(&Checkpoint { mark, subjects, ..Checkpoint::default() }).unwrap();
 }
 
 fn records(opened: Opened) -> Vec<String> {

@@ -228,6 +228,5 @@ fn checkpoint(batch: &Batch) -> Checkpoint {
             .collect(),
         histories_dropped: batch.dropped.iter().copied().collect(),
         history: history.map(|((id, position), line)| (*id, *position, line.clone())).collect(),
-        ..Checkpoint::default()
     }
 }

@@ -1,9 +1,8 @@
 //! The store: what outlives the journal's segments, in one redb file.
 //!
-//! Snapshots of executions that go on, results and tombstones of those that ended, histories,
-//! definitions, and indexes. It is written at checkpoints only, each of them atomic, and says up to
-//! which journal position it is complete; the journal from there on is the rest. What the bytes
-//! mean is no business of the store.
+//! A snapshot of every subject that the engine keeps, and the histories of executions. It is written
+//! at checkpoints only, each of them atomic, and says up to which journal position it is complete;
+//! the journal from there on is the rest. What the bytes mean is no business of the store.
 //!
 //! Invariants:
 //! - The mark never goes back.
@@ -23,17 +22,16 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
-use outlast_lineage::{ExecutionId, Time};
 use redb::{Builder, Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 pub(crate) use check::check;
-pub use checkpoint::{Checkpoint, Definition, DefinitionName, Finished, IndexEntry};
+pub use checkpoint::Checkpoint;
 pub use error::StoreError;
-pub use read::{Census, Snapshot, Snapshots, Subjects};
+pub use read::{Census, Subjects};
 
 use crate::journal::segment::sync_directory;
 use error::Failure;
-use tables::{CopyTables, EveryTable, MARKS};
+use tables::{CopyTables, EveryTable};
 
 /// Memory for pages. The store is read at start and written at checkpoints, so little is enough.
 const CACHE_BYTES: usize = 8 * 1024 * 1024;
@@ -83,12 +81,6 @@ impl Store {
             transaction.commit()?;
             Ok(())
         })
-    }
-
-    /// Removes all there is of an execution, durably, and leaves a tombstone with this time.
-    pub fn forget(&self, execution: ExecutionId, at: Time) -> Result<(), StoreError> {
-        let forgotten = vec![(execution, at)];
-        self.checkpoint(&Checkpoint { mark: self.mark()?, forgotten, ..Checkpoint::default() })
     }
 
     /// Copies the store as it is at this moment into a new file, while it goes on being used.

@@ -5,39 +5,16 @@
 
 use std::mem::size_of;
 
-use redb::{Key, ReadableDatabase, ReadableTable, TableDefinition, TableError, Value};
+use redb::{Key, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
 type Id = &'static [u8; 16];
 type Bytes = &'static [u8];
 type Text = &'static str;
 
-/// Execution → sealed (journal position, snapshot).
-pub(super) const SNAPSHOTS: TableDefinition<'_, Id, Bytes> = TableDefinition::new("snapshots");
 /// A subject's key → sealed (journal position, snapshot).
 pub(super) const SUBJECTS: TableDefinition<'_, Bytes, Bytes> = TableDefinition::new("subjects");
 /// Execution and number → sealed happening.
 pub(super) const HISTORY: TableDefinition<'_, (Id, u64), Bytes> = TableDefinition::new("history");
-/// Execution → sealed (when it ended, result).
-pub(super) const FINISHED: TableDefinition<'_, Id, Bytes> = TableDefinition::new("finished");
-/// When it ended, and the execution.
-pub(super) const FINISHED_BY_TIME: TableDefinition<'_, (u64, Id), ()> =
-    TableDefinition::new("finished by time");
-/// Execution → sealed time at which it was forgotten.
-pub(super) const TOMBSTONES: TableDefinition<'_, Id, Bytes> = TableDefinition::new("tombstones");
-/// When it was forgotten, and the execution.
-pub(super) const TOMBSTONES_BY_TIME: TableDefinition<'_, (u64, Id), ()> =
-    TableDefinition::new("tombstones by time");
-/// Digest → sealed text.
-pub(super) const DEFINITIONS: TableDefinition<'_, &'static [u8; 32], Bytes> =
-    TableDefinition::new("definitions");
-/// Namespace, name and version → sealed digest.
-pub(super) const NAMES: TableDefinition<'_, (Text, Text, Text), Bytes> =
-    TableDefinition::new("names");
-/// Index, key and execution.
-pub(super) const INDEX: TableDefinition<'_, (Text, Text, Id), ()> = TableDefinition::new("index");
-/// Execution, index and key: the entries to remove when it is forgotten.
-pub(super) const INDEX_OF: TableDefinition<'_, (Id, Text, Text), ()> =
-    TableDefinition::new("index of");
 /// Name → sealed number.
 pub(super) const MARKS: TableDefinition<'_, Text, Bytes> = TableDefinition::new("marks");
 
@@ -47,24 +24,15 @@ pub(super) const CHECKPOINT: &str = "checkpoint";
 /// Does something with every table.
 pub(super) trait EveryTable {
     /// Does it with one.
-    fn table<K: Key + 'static, V: Value + 'static>(
+    fn table<K: Key + 'static>(
         &mut self,
-        definition: TableDefinition<'static, K, V>,
+        definition: TableDefinition<'static, K, Bytes>,
     ) -> Result<(), redb::Error>;
 
     /// Does it with all, in a fixed order.
     fn every_table(&mut self) -> Result<(), redb::Error> {
-        self.table(SNAPSHOTS)?;
         self.table(SUBJECTS)?;
         self.table(HISTORY)?;
-        self.table(FINISHED)?;
-        self.table(FINISHED_BY_TIME)?;
-        self.table(TOMBSTONES)?;
-        self.table(TOMBSTONES_BY_TIME)?;
-        self.table(DEFINITIONS)?;
-        self.table(NAMES)?;
-        self.table(INDEX)?;
-        self.table(INDEX_OF)?;
         self.table(MARKS)
     }
 }
@@ -73,9 +41,9 @@ pub(super) trait EveryTable {
 pub(super) struct MakeTables<'a>(pub(super) &'a redb::WriteTransaction);
 
 impl EveryTable for MakeTables<'_> {
-    fn table<K: Key + 'static, V: Value + 'static>(
+    fn table<K: Key + 'static>(
         &mut self,
-        definition: TableDefinition<'static, K, V>,
+        definition: TableDefinition<'static, K, Bytes>,
     ) -> Result<(), redb::Error> {
         self.0.open_table(definition)?;
         Ok(())
@@ -89,9 +57,9 @@ pub(super) struct CopyTables<'a> {
 }
 
 impl EveryTable for CopyTables<'_> {
-    fn table<K: Key + 'static, V: Value + 'static>(
+    fn table<K: Key + 'static>(
         &mut self,
-        definition: TableDefinition<'static, K, V>,
+        definition: TableDefinition<'static, K, Bytes>,
     ) -> Result<(), redb::Error> {
         let mut to = self.to.open_table(definition)?;
         for entry in self.from.open_table(definition)?.iter()? {
@@ -126,7 +94,7 @@ pub(super) struct Broken {
 }
 
 /// Puts a checksum and a number in front of some bytes.
-pub(super) fn seal(table: &'static str, key: &[&[u8]], number: u64, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn seal(table: &'static str, key: &[u8], number: u64, bytes: &[u8]) -> Vec<u8> {
     let mut sealed = Vec::with_capacity(size_of::<u32>() + size_of::<u64>() + bytes.len());
     sealed.extend_from_slice(&checksum(table, key, number, bytes).to_le_bytes());
     sealed.extend_from_slice(&number.to_le_bytes());
@@ -137,7 +105,7 @@ pub(super) fn seal(table: &'static str, key: &[&[u8]], number: u64, bytes: &[u8]
 /// Takes a sealed value apart if its checksum is right.
 pub(super) fn open<'a>(
     table: &'static str,
-    key: &[&[u8]],
+    key: &[u8],
     sealed: &'a [u8],
 ) -> Result<(u64, &'a [u8]), Broken> {
     let broken = Broken { table };
@@ -150,13 +118,11 @@ pub(super) fn open<'a>(
     Ok((number, bytes))
 }
 
-fn checksum(table: &str, key: &[&[u8]], number: u64, bytes: &[u8]) -> u32 {
+fn checksum(table: &str, key: &[u8], number: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(table.as_bytes());
-    for part in key {
-        hasher.update(&(part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
+    hasher.update(&(key.len() as u64).to_le_bytes());
+    hasher.update(key);
     hasher.update(&number.to_le_bytes());
     hasher.update(bytes);
     hasher.finalize()
@@ -168,15 +134,15 @@ mod tests {
 
     #[test]
     fn a_seal_notices_every_flipped_bit_and_a_value_in_the_wrong_place() {
-        let sealed = seal("snapshots", &[b"key"], 7, b"value");
-        assert_eq!(open("snapshots", &[b"key"], &sealed).unwrap(), (7, b"value".as_slice()));
+        let sealed = seal("subjects", b"key", 7, b"value");
+        assert_eq!(open("subjects", b"key", &sealed).unwrap(), (7, b"value".as_slice()));
         for bit in 0..sealed.len() * 8 {
             let mut flipped = sealed.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(open("snapshots", &[b"key"], &flipped).is_err(), "bit {bit}");
+            assert!(open("subjects", b"key", &flipped).is_err(), "bit {bit}");
         }
-        assert!(open("history", &[b"key"], &sealed).is_err());
-        assert!(open("snapshots", &[b"other"], &sealed).is_err());
-        assert!(open("snapshots", &[b"key"], &sealed[..3]).is_err());
+        assert!(open("history", b"key", &sealed).is_err());
+        assert!(open("subjects", b"other", &sealed).is_err());
+        assert!(open("subjects", b"key", &sealed[..3]).is_err());
     }
 }

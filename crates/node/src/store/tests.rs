@@ -1,10 +1,10 @@
-//! What the store promises: atomic checkpoints, forgetting, and damage that is found.
+//! What the store promises: atomic checkpoints, whole copies, and damage that is found.
 
 use std::fs;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use outlast_lineage::{Digest, ExecutionId, Time};
+use outlast_lineage::ExecutionId;
 
 use super::*;
 
@@ -14,34 +14,17 @@ fn id(number: u64) -> ExecutionId {
     ExecutionId::from_bytes(bytes)
 }
 
-fn at(seconds: u64) -> Time {
-    Time::from_millis(seconds * 1000)
+fn snapshot(key: &str, position: u64, bytes: &'static [u8]) -> (Vec<u8>, u64, Option<Bytes>) {
+    (key.into(), position, Some(Bytes::from_static(bytes)))
 }
 
-fn name(name: &str, version: &str) -> DefinitionName {
-    DefinitionName { namespace: "default".into(), name: name.into(), version: version.into() }
-}
-
-/// A store with one of everything.
+/// Some of everything.
 fn sample() -> Checkpoint {
+    let lines = |execution: u64| (0..5).map(move |n| (id(execution), n, vec![n as u8; 3]));
     Checkpoint {
         mark: 10,
-        snapshots: vec![
-            (id(1), 9, Some(Bytes::from_static(b"one"))),
-            (id(2), 10, Some(Bytes::from_static(b"two"))),
-        ],
-        history: (0..5).map(|number| (id(1), number, vec![number as u8; 3])).collect(),
-        definitions: vec![Definition {
-            name: name("order", "1.0.0"),
-            digest: Digest::of(b"text"),
-            text: "text".into(),
-        }],
-        finished: vec![Finished { execution: id(3), ended: at(5), record: b"done".to_vec() }],
-        index: vec![
-            IndexEntry { index: "name".into(), key: "mine".into(), execution: id(1) },
-            IndexEntry { index: "name".into(), key: "mine".into(), execution: id(2) },
-            IndexEntry { index: "workflow".into(), key: "order".into(), execution: id(1) },
-        ],
+        subjects: vec![snapshot("one", 9, b"first"), snapshot("two", 10, b"second")],
+        history: lines(1).chain(lines(2)).collect(),
         ..Checkpoint::default()
     }
 }
@@ -53,9 +36,8 @@ fn store() -> (tempfile::TempDir, PathBuf, Store) {
     (directory, path, store)
 }
 
-fn snapshots(store: &Store) -> Vec<(ExecutionId, u64, Vec<u8>)> {
-    let snapshots = store.load_snapshots().unwrap();
-    snapshots.map(|s| s.unwrap()).map(|s| (s.execution, s.position, s.bytes)).collect()
+fn subjects(store: &Store) -> Vec<Vec<u8>> {
+    store.load_subjects().unwrap().map(|subject| subject.unwrap()).collect()
 }
 
 #[test]
@@ -65,72 +47,47 @@ fn gives_back_what_a_checkpoint_stored_also_after_opening_again() {
     drop(store);
     let store = Store::open(&path).unwrap();
     assert_eq!(store.mark().unwrap(), 10);
-    assert_eq!(snapshots(&store), [(id(1), 9, b"one".to_vec()), (id(2), 10, b"two".to_vec())]);
+    assert_eq!(subjects(&store), [b"first".to_vec(), b"second".to_vec()]);
     assert_eq!(store.history(id(1), 2, 2).unwrap(), [(2, vec![2; 3]), (3, vec![3; 3])]);
-    assert_eq!(store.history(id(2), 0, 9).unwrap(), []);
-    assert_eq!(store.definition(Digest::of(b"text")).unwrap().as_deref(), Some("text"));
-    let named = store.definition_named(&name("order", "1.0.0")).unwrap();
-    assert_eq!(named, Some(Digest::of(b"text")));
-    assert_eq!(store.definitions().unwrap(), [(name("order", "1.0.0"), Digest::of(b"text"))]);
-    assert_eq!(store.finished(id(3)).unwrap().unwrap().record, b"done");
-    assert_eq!(store.find("name", "mine", 10).unwrap(), [id(1), id(2)]);
-    assert_eq!(store.find("name", "min", 10).unwrap(), []);
+    assert_eq!(store.history(id(3), 0, 9).unwrap(), []);
+    assert_eq!(store.census().unwrap(), Census { mark: 10, subjects: 2, history: 10 });
 }
 
 #[test]
 fn a_snapshot_is_replaced_or_removed() {
     let (_directory, _, store) = store();
     store.checkpoint(&sample()).unwrap();
-    let snapshots_then = vec![(id(1), 12, Some(Bytes::from_static(b"later"))), (id(2), 12, None)];
-    let checkpoint = Checkpoint { mark: 12, snapshots: snapshots_then, ..Checkpoint::default() };
+    let subjects_then = vec![snapshot("one", 12, b"later"), ("two".into(), 12, None)];
+    let checkpoint = Checkpoint { mark: 12, subjects: subjects_then, ..Checkpoint::default() };
     store.checkpoint(&checkpoint).unwrap();
-    assert_eq!(snapshots(&store), [(id(1), 12, b"later".to_vec())]);
+    assert_eq!(subjects(&store), [b"later".to_vec()]);
+}
+
+#[test]
+fn a_dropped_history_goes_before_new_lines_come_and_no_other_goes_with_it() {
+    let (_directory, _, store) = store();
+    store.checkpoint(&sample()).unwrap();
+    let checkpoint = Checkpoint {
+        mark: 12,
+        histories_dropped: vec![id(1)],
+        history: vec![(id(1), 12, b"anew".to_vec())],
+        ..Checkpoint::default()
+    };
+    store.checkpoint(&checkpoint).unwrap();
+    assert_eq!(store.history(id(1), 0, 9).unwrap(), [(12, b"anew".to_vec())]);
+    assert_eq!(store.history(id(2), 0, 9).unwrap().len(), 5);
+    assert_eq!(subjects(&store).len(), 2);
 }
 
 #[test]
 fn the_mark_does_not_go_back_and_nothing_of_such_a_checkpoint_is_stored() {
     let (_directory, _, store) = store();
     store.checkpoint(&sample()).unwrap();
-    let snapshots_then = vec![(id(9), 5, Some(Bytes::from_static(b"old")))];
-    let checkpoint = Checkpoint { mark: 9, snapshots: snapshots_then, ..Checkpoint::default() };
+    let subjects_then = vec![snapshot("nine", 5, b"old")];
+    let checkpoint = Checkpoint { mark: 9, subjects: subjects_then, ..Checkpoint::default() };
     let error = store.checkpoint(&checkpoint).unwrap_err();
     assert!(matches!(error, StoreError::Backwards { mark: 9, stored: 10 }), "{error}");
-    assert_eq!(snapshots(&store).len(), 2);
-}
-
-#[test]
-fn forgetting_leaves_a_tombstone_and_nothing_else() {
-    let (_directory, _, store) = store();
-    store.checkpoint(&sample()).unwrap();
-    store.forget(id(1), at(100)).unwrap();
-    store.forget(id(3), at(200)).unwrap();
-    assert_eq!(snapshots(&store).len(), 1);
-    assert_eq!(store.history(id(1), 0, 9).unwrap(), []);
-    assert_eq!(store.find("name", "mine", 10).unwrap(), [id(2)]);
-    assert_eq!(store.find("workflow", "order", 10).unwrap(), []);
-    assert_eq!(store.finished(id(3)).unwrap(), None);
-    assert_eq!(store.finished_first(10).unwrap(), []);
-    assert_eq!(store.tombstone(id(1)).unwrap(), Some(at(100)));
-    assert_eq!(store.tombstone(id(2)).unwrap(), None);
-
-    // Forgetting again does not make the tombstone younger.
-    store.forget(id(1), at(300)).unwrap();
-    assert_eq!(store.tombstone(id(1)).unwrap(), Some(at(100)));
-    let tombstones_until = at(150);
-    store.checkpoint(&Checkpoint { mark: 10, tombstones_until, ..Checkpoint::default() }).unwrap();
-    assert_eq!(store.tombstone(id(1)).unwrap(), None);
-    assert_eq!(store.tombstone(id(3)).unwrap(), Some(at(200)));
-}
-
-#[test]
-fn finished_executions_are_listed_by_the_time_of_their_last_end() {
-    let (_directory, _, store) = store();
-    let ended = |execution, seconds| Finished { execution, ended: at(seconds), record: Vec::new() };
-    let finished = vec![ended(id(1), 30), ended(id(2), 10), ended(id(3), 20), ended(id(2), 40)];
-    store.checkpoint(&Checkpoint { finished, ..Checkpoint::default() }).unwrap();
-    assert_eq!(store.finished_first(2).unwrap(), [(at(20), id(3)), (at(30), id(1))]);
-    assert_eq!(store.finished_last(1).unwrap(), [(at(40), id(2))]);
-    assert_eq!(store.census().unwrap().finished, 3);
+    assert_eq!(subjects(&store).len(), 2);
 }
 
 #[test]
@@ -140,9 +97,9 @@ fn a_copy_made_while_the_store_is_open_has_everything() {
     let copied = directory.path().join("copy.redb");
     store.copy_to(&copied).unwrap();
     let copy = Store::open(&copied).unwrap();
-    assert_eq!(snapshots(&copy), snapshots(&store));
+    assert_eq!(subjects(&copy), subjects(&store));
     assert_eq!(copy.census().unwrap(), store.census().unwrap());
-    assert_eq!(copy.find("workflow", "order", 10).unwrap(), [id(1)]);
+    assert_eq!(copy.history(id(2), 0, 9).unwrap(), store.history(id(2), 0, 9).unwrap());
 }
 
 #[test]
@@ -163,11 +120,10 @@ fn a_missing_or_emptied_file_is_reported_and_not_made_anew() {
 fn a_flipped_bit_in_a_value_is_found_before_it_is_used_and_by_a_check() {
     let (_directory, path, store) = store();
     let marker = b"a value that can be found in the file";
-    let snapshots_then = vec![(id(1), 1, Some(Bytes::from_static(marker)))];
-    let checkpoint = Checkpoint { mark: 1, snapshots: snapshots_then, ..Checkpoint::default() };
-    store.checkpoint(&checkpoint).unwrap();
+    let subjects = vec![snapshot("one", 1, marker)];
+    store.checkpoint(&Checkpoint { mark: 1, subjects, ..Checkpoint::default() }).unwrap();
     drop(store);
-    assert_eq!(check(&path).unwrap().snapshots, 1);
+    assert_eq!(check(&path).unwrap(), Census { mark: 1, subjects: 1, history: 0 });
 
     let mut bytes = fs::read(&path).unwrap();
     let places: Vec<usize> =
@@ -180,7 +136,7 @@ fn a_flipped_bit_in_a_value_is_found_before_it_is_used_and_by_a_check() {
     assert_eq!(fs::read(&path).unwrap(), bytes, "a check changes nothing");
 
     let store = Store::open(&path).unwrap();
-    let error = store.load_snapshots().unwrap().next().unwrap().unwrap_err();
+    let error = store.load_subjects().unwrap().next().unwrap().unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
 }
 
@@ -197,16 +153,16 @@ fn garbage_instead_of_a_store_is_reported() {
 #[test]
 fn compacting_keeps_everything_and_gives_space_back() {
     let (_directory, path, store) = store();
-    for round in 1..=20 {
-        let snapshots = (0..50).map(|n| (id(n), round, Some(vec![round as u8; 20_000].into())));
-        let snapshots = snapshots.collect();
-        store.checkpoint(&Checkpoint { mark: round, snapshots, ..Checkpoint::default() }).unwrap();
+    let key = |number: u8| vec![number];
+    for mark in 1..=20 {
+        let snapshot = Bytes::from(vec![mark as u8; 20_000]);
+        let subjects = (0..50).map(|n| (key(n), mark, Some(snapshot.clone()))).collect();
+        store.checkpoint(&Checkpoint { mark, subjects, ..Checkpoint::default() }).unwrap();
     }
-    let snapshots_then = (1..50).map(|n| (id(n), 21, None)).collect();
-    let checkpoint = Checkpoint { mark: 21, snapshots: snapshots_then, ..Checkpoint::default() };
-    store.checkpoint(&checkpoint).unwrap();
+    let removed = (1..50).map(|n| (key(n), 21, None)).collect();
+    store.checkpoint(&Checkpoint { mark: 21, subjects: removed, ..Checkpoint::default() }).unwrap();
     let before = fs::metadata(&path).unwrap().len();
     store.compact().unwrap();
     assert!(fs::metadata(&path).unwrap().len() < before);
-    assert_eq!(snapshots(&store), [(id(0), 20, vec![20; 20_000])]);
+    assert_eq!(subjects(&store), [vec![20; 20_000]]);
 }
