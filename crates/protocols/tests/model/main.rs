@@ -1,5 +1,5 @@
 //! Small worlds, explored whole, on the machines that ship: every interleaving of
-//! messages, timers and crashes.
+//! proposals, messages, timers and crashes.
 //!
 //! The network keeps every message that was ever sent and may deliver it at any time, again and
 //! again: so being late, doubled and out of order are all among the interleavings, and being lost is
@@ -8,6 +8,7 @@
 //! records become durable later than steps are taken needs no action of its own: what a crash then
 //! takes away are inputs that nobody has seen an answer to, which is the same as their loss.
 
+mod paxos;
 mod two_phase;
 
 use std::collections::BTreeSet;
