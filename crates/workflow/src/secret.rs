@@ -156,7 +156,7 @@ impl Revealed {
         self.pairs.is_empty()
     }
 
-    /// Puts stand-ins back into a text; those that are there already are left alone.
+    /// Puts stand-ins back into a text; those of this call that are there already are left alone.
     pub fn mask<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if !self.pairs.iter().any(|(secret, _)| text.contains(secret.as_str())) {
             return Cow::Borrowed(text);
@@ -164,6 +164,10 @@ impl Revealed {
         let mut masked = String::with_capacity(text.len());
         let mut done = 0;
         for token in find_stand_ins(text) {
+            // Whoever answers can put a secret between the brackets of something that looks like one.
+            if !self.pairs.iter().any(|(_, stand_in)| *stand_in == text[token.clone()]) {
+                continue;
+            }
             self.mask_plain(&text[done..token.start], &mut masked);
             masked.push_str(&text[token.clone()]);
             done = token.end;
@@ -415,6 +419,16 @@ mod tests {
             revealed.mask_bytes(b"\xffpassword".to_vec()),
             [b"\xff", token.as_bytes()].concat()
         );
+    }
+
+    #[test]
+    fn a_secret_inside_what_looks_like_a_stand_in_is_masked() {
+        let token = stand_in(&SALT, "store", "password");
+        let mut revealed = Revealed::default();
+        revealed.note("hunter2", &token);
+        let code = "0".repeat(CODE_DIGITS);
+        let masked = revealed.mask(&format!("⟦secret:hunter2:{code}⟧ {token}")).into_owned();
+        assert_eq!(masked, format!("⟦secret:{token}:{code}⟧ {token}"));
     }
 
     #[test]
