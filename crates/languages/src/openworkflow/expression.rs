@@ -222,7 +222,9 @@ impl<'a> Compiler<'a> {
 
     fn exact(&self, text: &str, start: usize, length: usize, whole: Span) -> Option<Span> {
         let before = text.get(..start)?;
-        let length = text.get(start..start + length)?.chars().count().max(1);
+        // What goes on over several lines is underlined on the first of them.
+        let part = text.get(start..start + length)?.lines().next().unwrap_or_default();
+        let length = part.chars().count().max(1);
         let line_index = before.matches('\n').count();
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let line = text[line_start..].lines().next().unwrap_or_default();

@@ -276,8 +276,7 @@ impl<'a> Reader<'a> {
     fn syntax_error(&self, error: &saphyr_parser::ScanError) -> Diagnostic {
         let marker = error.marker();
         let line = self.lines.get(marker.line().wrapping_sub(1)).copied().unwrap_or("");
-        let last = (line.chars().count() + 1).min(marker.col() + 1);
-        let span = Span { line: number(marker.line()), column: number(last), length: 1 };
+        let span = self.inside(marker.line(), marker.col(), marker.col() + 1);
         let message = format!("this is not YAML: {}", error.info());
         self.error("syntax", span, message).help(syntax_help(line, error.info()))
     }
@@ -287,11 +286,23 @@ impl<'a> Reader<'a> {
         let (start, end) = (range.start, range.end);
         let last =
             if end.line() == start.line() { end.col() } else { self.line_length(start.line()) };
-        Span {
-            line: number(start.line()),
-            column: number(start.col() + 1),
-            length: number(last.saturating_sub(start.col()).max(1)),
+        self.inside(start.line(), start.col(), last)
+    }
+
+    /// The part of a line from one character to another, as far as it is in the text. At the end of a
+    /// text the parser stands on the line below it; what is missing there is missing behind the last
+    /// character.
+    fn inside(&self, line: usize, start: usize, end: usize) -> Span {
+        let last = self.lines.len().max(1);
+        let (line, start) = if line <= last { (line, start) } else { (last, usize::MAX) };
+        let mut length = self.line_length(line);
+        if length < end.max(start) {
+            // Only what reaches beyond the visible text is measured: lines may be long.
+            length = self.lines.get(line.wrapping_sub(1)).map_or(0, |line| line.chars().count());
         }
+        let start = start.min(length);
+        let span = end.min(length).saturating_sub(start).max(1);
+        Span { line: number(line), column: number(start + 1), length: number(span) }
     }
 
     fn line_length(&self, line: usize) -> usize {
@@ -300,9 +311,8 @@ impl<'a> Reader<'a> {
 
     /// Where a collection stands: the rest of the line it begins on.
     fn collection_span(&self, range: Range) -> Span {
-        let length = self.line_length(range.start.line()).saturating_sub(range.start.col());
-        let span = self.span(range);
-        Span { length: number(length.max(1)), ..span }
+        let (line, start) = (range.start.line(), range.start.col());
+        self.inside(line, start, self.line_length(line))
     }
 }
 

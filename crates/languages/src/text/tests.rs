@@ -126,3 +126,13 @@ fn refuses_merge_keys_and_several_documents() {
     assert_eq!(first_problem("a: 1\n---\nb: 2\n").code, "several-documents");
     assert_eq!(first_problem("# nothing\n").code, "empty-document");
 }
+
+#[test]
+fn what_is_missing_at_the_end_is_missing_behind_the_last_character() {
+    for text in ["a:\n  b: [1,\n", "a: \"b\n\n", "a: {b: 1\n"] {
+        let span = first_problem(text).place.span;
+        let line = text.lines().nth(span.line as usize - 1);
+        let length = line.unwrap_or_else(|| panic!("{span:?} is below {text:?}")).chars().count();
+        assert!(span.column as usize <= length + 1, "{span:?} is beside {text:?}");
+    }
+}
