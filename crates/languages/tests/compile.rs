@@ -62,7 +62,7 @@ do:
 ",
     );
     let names: Vec<&str> = program.tasks.iter().map(|task| task.name.as_str()).collect();
-    assert_eq!(names, ["do", "a", "b", "c", "do", "d", "e", "g", "h", "f"]);
+    assert_eq!(names, ["", "a", "b", "c", "", "d", "e", "g", "h", "f"]);
     let pointers: Vec<&str> =
         program.tasks.iter().map(|task| task.place.pointer.as_str()).collect();
     assert_eq!(pointers[0], "/do");

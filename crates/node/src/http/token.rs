@@ -1,14 +1,12 @@
 //! The token of a node: 32 random bytes in a file that only its owner can read.
 //!
 //! Whoever can read the data directory can do everything to it anyway, so the commands on the same
-//! machine take the token from there. The node itself keeps only its digest, and notices when the
+//! machine take the token from there. The node keeps it nowhere else, and notices at once when the
 //! file is written anew.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -43,37 +41,22 @@ pub fn rotate_token(directory: &Path) -> io::Result<String> {
 #[derive(Debug)]
 pub(super) struct Token {
     path: PathBuf,
-    known: Mutex<Known>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    written: Option<SystemTime>,
-    digest: Option<Digest>,
 }
 
 impl Token {
     pub(super) fn new(directory: &Path) -> Self {
-        Self { path: directory.join(TOKEN_FILE), known: Mutex::default() }
+        Self { path: directory.join(TOKEN_FILE) }
     }
 
-    /// Whether this is the token.
+    /// Whether this is the token in the file as it is now; no token lets nobody in.
+    ///
+    /// The file is read each time: it is one small page in memory, and a time stamp cannot tell
+    /// two tokens apart that were written within one tick of the file system's clock.
     pub(super) fn is(&self, given: &str) -> bool {
-        let given = Digest::of(given.as_bytes());
-        self.digest().is_some_and(|known| known == given)
-    }
-
-    /// The digest of the token in the file as it is now; nothing lets nobody in.
-    fn digest(&self) -> Option<Digest> {
-        let written = fs::metadata(&self.path).and_then(|file| file.modified()).ok()?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.written != Some(written) {
-            let text = fs::read_to_string(&self.path).ok()?;
-            let token = text.trim();
-            let digest = (!token.is_empty()).then(|| Digest::of(token.as_bytes()));
-            *known = Known { written: Some(written), digest };
-        }
-        known.digest
+        let Ok(text) = fs::read_to_string(&self.path) else { return false };
+        let token = text.trim();
+        // Digests are compared, so that how long it takes tells nothing about the token.
+        !token.is_empty() && Digest::of(token.as_bytes()) == Digest::of(given.as_bytes())
     }
 }
 

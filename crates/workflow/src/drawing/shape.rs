@@ -226,7 +226,8 @@ impl Sketch<'_> {
             notes.push(format!("or else {}", names.join(", ")));
         }
         if let Some(Undo::Run(undo)) = task.traits.compensation.as_ref().map(|how| &how.undo) {
-            notes.push(format!("undone by {}", name(undo)));
+            let name = Some(name(undo)).filter(|name| !name.is_empty());
+            notes.push(format!("undone by {}", name.as_deref().unwrap_or("tasks of its own")));
         }
         if task.traits.class == Some(Class::Pivot) {
             notes.push("pivot: cannot be undone".to_owned());

@@ -38,7 +38,10 @@ impl Machine<'_> {
             entries.extend(self.plan_mut(plan).drain());
             self.execution.plans.remove(&plan);
         }
-        if !self.program.task(frame.task).name.is_empty() {
+        // A task that raised the error which stops it has been told of as faulted.
+        let told =
+            |h: &Happening| matches!(h, Happening::TaskFaulted(task, _) if *task == frame.task);
+        if !self.program.task(frame.task).name.is_empty() && !self.happenings.iter().any(told) {
             self.happenings.push(Happening::TaskCancelled(frame.task));
         }
         self.stop_activity(branch, frames, &frame.activity, entries);

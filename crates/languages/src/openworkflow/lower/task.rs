@@ -33,7 +33,8 @@ impl<'a> Lowering<'a> {
     pub(super) fn sequence(&mut self, list: &Cursor<'a>, scope: &Scope) -> Option<TaskId> {
         let id = self.numbers.at(&list.pointer)?;
         let children = self.members(list, scope);
-        let task = bare(list.name().to_owned(), list.key_place(), Kind::Sequence(children));
+        // Lists have no name: histories and pictures tell of the tasks people named.
+        let task = bare(String::new(), list.key_place(), Kind::Sequence(children));
         self.tasks.insert(id, task);
         Some(id)
     }
