@@ -8,7 +8,7 @@ use super::timers::retriable_delay;
 use super::{Machine, Turn};
 use crate::execution::{Activity, Branch, Calling, Path, PlanEntry};
 use crate::program::{
-    Authentication, Class, Idempotency, Kind, Secretive, Service, Task, Template,
+    Authentication, Class, Idempotency, Kind, Program, Secretive, Service, Task, Template,
 };
 use crate::{
     Answer, Command, Fault, FaultKind, Happening, Request, Resolution, ResolvedAuthentication,
@@ -138,22 +138,8 @@ impl<'a> Machine<'a> {
         Ok(Some(scalar_text(&key).unwrap_or_else(|| value::to_text(&key))))
     }
 
-    /// What the calling task says, or the tasks that call it as a function.
     fn trait_of<T>(&self, branch: &Branch, of: impl Fn(&'a Task) -> Option<T>) -> Option<T> {
-        let program = self.program;
-        let frames = branch.frames();
-        for depth in (0..frames.len()).rev() {
-            if let Some(found) = of(program.task(frames[depth].task)) {
-                return Some(found);
-            }
-            let called = depth
-                .checked_sub(1)
-                .is_some_and(|d| matches!(frames[d].activity, Activity::Function { .. }));
-            if !called {
-                return None;
-            }
-        }
-        None
+        said_of(self.program, branch, of)
     }
 
     /// A number that differs between attempts that were definitely answered.
@@ -350,10 +336,8 @@ impl<'a> Machine<'a> {
         self.raise(branch, fault)
     }
 
-    /// A pivot whose provider is not said to deduplicate is asked once.
     pub(super) fn must_not_repeat(&self, branch: &Branch) -> bool {
-        self.trait_of(branch, |task| task.traits.class) == Some(Class::Pivot)
-            && self.trait_of(branch, |task| task.traits.idempotency.as_ref()).is_none()
+        must_not_repeat(self.program, branch)
     }
 
     /// A retriable task is tried again for ever, unless a `try` around it has a policy.
@@ -434,6 +418,33 @@ impl<'a> Machine<'a> {
             }
         }
     }
+}
+
+/// What the innermost task of a branch says, or the tasks that call it as a function.
+fn said_of<'p, T>(
+    program: &'p Program,
+    branch: &Branch,
+    of: impl Fn(&'p Task) -> Option<T>,
+) -> Option<T> {
+    let frames = branch.frames();
+    for depth in (0..frames.len()).rev() {
+        if let Some(found) = of(program.task(frames[depth].task)) {
+            return Some(found);
+        }
+        let called = depth
+            .checked_sub(1)
+            .is_some_and(|around| matches!(frames[around].activity, Activity::Function { .. }));
+        if !called {
+            return None;
+        }
+    }
+    None
+}
+
+/// A pivot whose provider is not said to deduplicate is asked once.
+pub(super) fn must_not_repeat(program: &Program, branch: &Branch) -> bool {
+    said_of(program, branch, |task| task.traits.class) == Some(Class::Pivot)
+        && said_of(program, branch, |task| task.traits.idempotency.as_ref()).is_none()
 }
 
 /// Whether a branch only asks what became of a call, in order to undo it.

@@ -2,9 +2,10 @@
 
 use outlast_lineage::Time;
 
+use super::calling::must_not_repeat;
 use super::events::wanted_types;
 use crate::execution::{Activity, Alarm, Branch, Evaluating, Execution, Frame, TryStage};
-use crate::program::{Class, Program};
+use crate::program::Program;
 use crate::{Command, EvaluationRequest, Ticket};
 
 impl Execution {
@@ -52,7 +53,7 @@ impl Execution {
             Activity::Waiting(alarm) | Activity::Again(alarm) | Activity::Asking(alarm, _) => {
                 commands.push(timer(*alarm));
             }
-            Activity::Calling(calling) if top && !is_doubtful(program, branch) => {
+            Activity::Calling(calling) if top && !must_not_repeat(program, branch) => {
                 commands.push(Command::Call {
                     ticket: calling.ticket,
                     request: Box::new(calling.whole_request(&self.large)),
@@ -92,7 +93,7 @@ impl Execution {
     /// Calls that were under way and must not be made twice: after a restart, whoever holds the
     /// execution answers them with `Answer::Unknown`.
     pub fn doubtful_calls(&self, program: &Program) -> Vec<Ticket> {
-        let open = self.branches.values().filter(|branch| is_doubtful(program, branch));
+        let open = self.branches.values().filter(|branch| must_not_repeat(program, branch));
         open.filter_map(|branch| match &branch.top()?.activity {
             Activity::Calling(calling) => Some(calling.ticket),
             _ => None,
@@ -103,23 +104,4 @@ impl Execution {
 
 fn timer(alarm: Alarm) -> Command {
     Command::SetTimer { ticket: alarm.ticket, at: alarm.at }
-}
-
-/// Whether the innermost task of a branch is a pivot whose provider is not said to deduplicate.
-fn is_doubtful(program: &Program, branch: &Branch) -> bool {
-    let frames = branch.frames();
-    let mut class = None;
-    let mut deduplicates = false;
-    for depth in (0..frames.len()).rev() {
-        let traits = &program.task(frames[depth].task).traits;
-        class = class.or(traits.class);
-        deduplicates |= traits.idempotency.is_some();
-        let called = depth
-            .checked_sub(1)
-            .is_some_and(|around| matches!(frames[around].activity, Activity::Function { .. }));
-        if !called {
-            break;
-        }
-    }
-    class == Some(Class::Pivot) && !deduplicates
 }
