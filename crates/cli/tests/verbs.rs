@@ -204,10 +204,8 @@ fn lists_and_details_are_readable() {
     "#);
     insta::assert_snapshot!(settled(&world.ok(&["history", one]), &[one]), @r"
     0000-00-00T00:00:00.000Z  started
-    0000-00-00T00:00:00.000Z  task started          do
     0000-00-00T00:00:00.000Z  task started          greet
     0000-00-00T00:00:00.000Z  task completed        greet
-    0000-00-00T00:00:00.000Z  task completed        do
     0000-00-00T00:00:00.000Z  ended                 completed
     ");
 }

@@ -105,8 +105,12 @@ proptest! {
     }
 
     /// A restart at any moment (snapshot, decode, ask again) changes nothing that anyone can see.
+    ///
+    /// Providers that refuse are left to the other laws: after a restart a refusal no longer tells
+    /// that the call did not happen, so it is asked about again, which the first life did not do.
     #[test]
     fn restarts_change_nothing(root in tree(), luck in luck(), chance in 1..40usize) {
+        let luck = Luck { failing: 0, ..luck };
         let mut undisturbed = world(&root, OnFault::Leave, &luck);
         let expected = run(&mut undisturbed);
         let mut world = world(&root, OnFault::Leave, &luck);
@@ -140,6 +144,38 @@ proptest! {
         let outcome = run(&mut world);
         prop_assert!(matches!(outcome, Outcome::Compensated(_)));
         // Readonly services are called by name too but leave no effect to undo.
+        for (name, count) in undoable(&world) {
+            prop_assert_eq!(count, 0, "{} is left over: {:?}", name, world.done());
+        }
+        undos_come_after_their_deeds(&world)?;
+    }
+
+    /// The same with restarts on the way, forward and back, whatever providers do.
+    #[test]
+    fn rolling_back_leaves_nothing_over_restarts(
+        root in tree(),
+        luck in luck(),
+        chance in 1..30usize,
+    ) {
+        let root = Node::Sequence(vec![root, Node::Raise(418)]);
+        let mut world = world(&root, OnFault::Compensate, &luck);
+        let mut restarts = kit::world::Dice(luck.seed ^ 99);
+        for step in 0..20_000 {
+            if world.ended.is_some() {
+                break;
+            }
+            if step < 400 && restarts.percent(chance) {
+                world.restart();
+                world.copy = world.execution.clone();
+            }
+            if step == 400 {
+                world.failing = 0;
+                world.losing = 0;
+            }
+            resolve_parked(&mut world);
+            world.step();
+        }
+        prop_assert!(matches!(world.ended, Some(Outcome::Compensated(_))));
         for (name, count) in undoable(&world) {
             prop_assert_eq!(count, 0, "{} is left over: {:?}", name, world.done());
         }
