@@ -287,6 +287,8 @@ fn has_form(text: &str) -> bool {
     text.len() <= STAND_IN_BYTES_MAX
         && inside.rsplit_once(':').is_some_and(|(clear, code)| {
             !clear.is_empty()
+                // Names are escaped when a stand-in is made: what has these was made by someone else.
+                && !clear.contains(|c: char| c == ':' || c.is_control())
                 && code.len() == CODE_DIGITS
                 && code.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         })
@@ -328,6 +330,16 @@ mod tests {
     fn reveal_all(text: &str) -> String {
         let reveal = |_: &str, name: &str, path: &str| Ok::<_, ()>(format!("<{name}|{path}>"));
         substitute(&SALT, text, reveal).unwrap().into_owned()
+    }
+
+    #[test]
+    fn text_with_what_is_always_escaped_is_no_stand_in() {
+        let code = "0".repeat(CODE_DIGITS);
+        for clear in ["a\r\nb", "a:b", ""] {
+            assert!(find_stand_ins(&format!("⟦secret:{clear}:{code}⟧")).is_empty(), "{clear:?}");
+        }
+        assert_eq!(find_stand_ins(&format!("⟦secret:a.b:{code}⟧")).len(), 1);
+        assert_eq!(find_stand_ins(&stand_in(&[1; 16], "a:b\n", "c")).len(), 1);
     }
 
     #[test]
