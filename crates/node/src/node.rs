@@ -20,8 +20,9 @@ use crate::journal::{Journal, JournalError};
 use crate::random;
 use crate::store::{Store, StoreError};
 
-/// How many reports a watcher may be behind before it misses some.
-const REPORTS_KEPT: usize = 4096;
+/// How many reports a watcher may be behind before it misses some. A report of a loop without effects
+/// tells of a thousand turns, so this bounds memory more than it seems.
+const REPORTS_KEPT: usize = 128;
 
 /// A node that runs in this process.
 pub struct Node;
