@@ -7,7 +7,7 @@ use outlast_expressions::Value;
 use outlast_lineage::{Digest, EffectId, ExecutionId};
 use outlast_workflow::{Program, Resolution};
 
-use crate::Condition;
+use crate::{Condition, Survival};
 
 /// What can be asked. Each is answered by exactly one `Reply`.
 #[derive(Clone, Debug)]
@@ -128,6 +128,8 @@ pub struct StartAsk {
     pub input: Value,
     /// Sixteen random bytes that make the stand-ins for secrets impossible to guess.
     pub salt: [u8; 16],
+    /// How it is to survive, if not as its definition says.
+    pub survival: Option<Survival>,
 }
 
 /// Which execution.

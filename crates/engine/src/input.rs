@@ -1,7 +1,9 @@
 //! What an engine can be told.
 
+use std::collections::BTreeSet;
+
 use outlast_expressions::Value;
-use outlast_lineage::ExecutionId;
+use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::{Answer, Ticket};
 
 use crate::Ask;
@@ -42,6 +44,16 @@ pub enum Input {
         /// Its value, or why it has none.
         result: Result<Value, String>,
     },
+    /// A message of another node arrived. It may be late, doubled or from an earlier life.
+    Received {
+        /// Who sent it, as the channel says.
+        from: NodeId,
+        /// What `Action::Send` gave there.
+        message: Vec<u8>,
+    },
+    /// The other nodes of the cluster, whether they can be reached now or not. Replaces what was
+    /// said before; a node that is no longer named is lost for good.
+    PeersKnown(BTreeSet<NodeId>),
     /// The time of the last `Action::SetAlarm` has come. A stale or early ring does no harm.
     AlarmRang,
     /// Do one unit of the work that waits; to be given whenever `Engine::has_work`, in turn with

@@ -11,6 +11,7 @@ mod options;
 mod output;
 mod record;
 mod reply;
+mod survival;
 
 pub use ask::{Ask, Filter, ParkedFilter, StartAsk, Which, WorkflowVersion};
 pub use engine::{Engine, RecoveryError};
@@ -24,3 +25,4 @@ pub use record::{
 pub use reply::{
     Condition, Counters, DefinitionSummary, Detail, ParkedItem, Refusal, Reply, Summary,
 };
+pub use survival::{Acknowledge, Strategy, Survival};

@@ -1,7 +1,7 @@
 //! What an engine wants done.
 
 use outlast_expressions::Value;
-use outlast_lineage::{Digest, ExecutionId, Time};
+use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
 use outlast_workflow::{EvaluationRequest, Happening, Request, Ticket};
 
 use crate::{Caller, Condition, Position, Reply};
@@ -53,6 +53,14 @@ pub enum Action {
         ticket: Ticket,
         /// The expression and what it sees.
         request: Box<EvaluationRequest>,
+    },
+    /// Send a message to another node; it gets it as `Input::Received`. It may be lost: whatever
+    /// must arrive is sent again by the engine.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// The bytes.
+        message: Vec<u8>,
     },
     /// Give `Input::AlarmRang` at this time; replaces the alarm set before. Nothing is no alarm.
     SetAlarm(Option<Time>),

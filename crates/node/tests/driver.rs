@@ -45,6 +45,7 @@ async fn start(node: &NodeHandle, workflow: &str) -> ExecutionId {
         version: WorkflowVersion::Latest,
         input: value::object([]),
         salt: random::bytes(),
+        survival: None,
     };
     match node.ask(Ask::Start(Box::new(ask))).await.unwrap() {
         Reply::Started { execution, .. } => execution,

@@ -30,6 +30,8 @@ pub struct StartPlan {
     pub workflow: String,
     /// Its input.
     pub input: Value,
+    /// How it is to survive, if not as its definition says.
+    pub survival: Option<outlast_engine::Survival>,
 }
 
 /// One thing the client wants done, and whether it was told that it is.
@@ -119,6 +121,7 @@ impl Client {
                     version: WorkflowVersion::Latest,
                     input: start.input.clone(),
                     salt: *start.id.as_bytes(),
+                    survival: start.survival.clone(),
                 }))
             }
             Wish::Publish(index) => Ask::Publish { event: self.plan.events[*index].clone() },

@@ -296,7 +296,7 @@ impl World {
             Action::Forget(subject) => self.node.disk.change_snapshot(subject.key(), None),
             Action::Compactable { replay_from } => self.node.disk.compact(replay_from),
             Action::Persist { .. } => unreachable!("records are written, not released"),
-            Action::Abandon { .. } | Action::Report(_) => {}
+            Action::Abandon { .. } | Action::Report(_) | Action::Send { .. } => {}
         }
     }
 }

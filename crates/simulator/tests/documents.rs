@@ -100,6 +100,7 @@ fn plan(texts: &[&str]) -> Plan {
         namespace: first.namespace.clone(),
         workflow: first.name.clone(),
         input: value::object([]),
+        survival: None,
     };
     Plan { starts: vec![start], events: Vec::new(), definitions }
 }

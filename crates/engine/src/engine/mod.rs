@@ -142,6 +142,8 @@ impl Engine {
                 let result = self.admit_result(execution, result);
                 self.take(&mut step, execution, Event::Evaluated { ticket, result });
             }
+            // Custody over several nodes takes these; until then nobody is listened to.
+            Input::Received { .. } | Input::PeersKnown(_) => {}
             Input::AlarmRang => self.ring(&mut step),
             Input::Turn => self.turn(&mut step),
             Input::SnapshotWanted { max } => self.snapshot(&mut step, max),

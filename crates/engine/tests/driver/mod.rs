@@ -301,6 +301,7 @@ pub(crate) fn start_of(program: &Program, id: ExecutionId) -> Ask {
         version: WorkflowVersion::Exactly(program.version.clone()),
         input: Value::Null,
         salt: [7; 16],
+        survival: None,
     }))
 }
 

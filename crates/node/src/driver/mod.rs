@@ -269,6 +269,8 @@ impl Driver {
             Action::Compactable { replay_from } => self.checkpoints.compactable(replay_from),
             Action::Forget(subject) => self.checkpoints.forget(subject),
             Action::Report(report) => self.report(report),
+            // A node without peers has nobody to send to.
+            Action::Send { .. } => {}
         }
     }
 

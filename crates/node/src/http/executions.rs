@@ -98,6 +98,7 @@ fn start_ask(api: &Api, body: &Value) -> Result<StartAsk, Problem> {
         version: WorkflowVersion::of(text("version")?.as_deref().unwrap_or("latest")),
         input: value::get(body, "input").cloned().unwrap_or_else(|| value::object([])),
         salt: random::bytes(),
+        survival: None,
     })
 }
 

@@ -185,6 +185,7 @@ pub(crate) fn plan(programs: &[Arc<Program>], starts: u8) -> Plan {
         namespace: first.namespace.clone(),
         workflow: first.name.clone(),
         input: value::object([("number", value::integer(i64::from(number)))]),
+        survival: None,
     };
     Plan {
         definitions: programs

@@ -217,6 +217,7 @@ async fn client(node: NodeHandle, until: Instant) -> anyhow::Result<Vec<Duration
             version: WorkflowVersion::Latest,
             input: value::object([]),
             salt: random::bytes(),
+            survival: None,
         }));
         // Both at once, as `start --wait` does; the inbox keeps their order.
         let (started_as, ended) = tokio::join!(node.ask(start), node.ask(Ask::Wait(Which::Id(id))));

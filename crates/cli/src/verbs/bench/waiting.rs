@@ -196,6 +196,7 @@ async fn starter(node: NodeHandle, left: Arc<AtomicUsize>) -> anyhow::Result<()>
             version: WorkflowVersion::Latest,
             input: value::object([]),
             salt: random::bytes(),
+            survival: None,
         };
         match node.ask(Ask::Start(Box::new(start))).await? {
             Reply::Started { .. } => {}

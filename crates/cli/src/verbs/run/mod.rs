@@ -165,6 +165,7 @@ impl Session<'_> {
             version: WorkflowVersion::Digest(program.digest),
             input,
             salt: random::bytes(),
+            survival: None,
         };
         match self.ask(Ask::Start(Box::new(start))).await? {
             Reply::Started { execution, new, .. } => {
