@@ -90,6 +90,7 @@ async fn start(node: &NodeHandle, program: &Program, job: &Job) -> Result<Execut
         version: WorkflowVersion::Digest(program.digest),
         input: job.input.clone().map_or_else(|| value::object([]), value::from_json),
         salt: random::bytes(),
+        survival: None,
     };
     match ask(node, Ask::Start(Box::new(start))).await? {
         Reply::Started { execution, .. } => Ok(execution),
