@@ -110,6 +110,7 @@ fn records(name: &str, input: &str) -> Vec<Vec<u8>> {
         namespace: program.namespace.clone(),
         workflow: program.name.clone(),
         input: input.clone(),
+        survival: None,
     };
     let definitions = vec![(program, Arc::from(text))];
     let plan = Plan { definitions, starts: vec![start], events: vec![input.clone()] };
