@@ -12,7 +12,7 @@ use minicbor::{Decode, Decoder, Encode, decode};
 use crate::{BranchId, Ledger, Lineage, Order, StateId};
 
 /// The newest state of one line of one branch. It names the state; the state itself is elsewhere.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Encode, Decode)]
 pub struct Head {
     /// The line that led there.
     #[n(0)]

@@ -12,4 +12,5 @@
 //! Which instance a message, a record or a timer belongs to is the owner's to say: it wraps them.
 
 pub mod paxos;
+pub mod replicas;
 pub mod two_phase;

@@ -1,0 +1,206 @@
+//! What replicas of one execution say to each other. Numbers are never used twice.
+
+use minicbor::{Decode, Encode};
+use outlast_lineage::{EffectId, Epoch, Head, Lineage, NodeId, OperationKey, Point};
+
+/// What one replica says to another.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+pub enum Message {
+    /// The primary advanced the state by a delta (the paper's UPDATE).
+    #[n(0)]
+    Update {
+        /// The state that the delta goes on from; nothing is before the beginning.
+        #[n(0)]
+        base: Option<Point>,
+        /// The state that it leads to.
+        #[n(1)]
+        next: Point,
+        /// How many activities are complete there.
+        #[n(2)]
+        progress: u64,
+        /// Whether that is the end of the run.
+        #[n(3)]
+        ended: bool,
+        /// Whether someone waits for the acknowledgement.
+        #[n(4)]
+        urgent: bool,
+        /// What changed.
+        #[cbor(n(5), with = "minicbor::bytes")]
+        delta: Vec<u8>,
+    },
+    /// The sender is primary and has come this far.
+    #[n(1)]
+    Lead {
+        /// Its state.
+        #[n(0)]
+        head: Head,
+    },
+    /// The sender wants the whole state of the receiver.
+    #[n(2)]
+    Want,
+    /// A whole state (the paper's UPDATE to a backup without the base).
+    #[n(3)]
+    State {
+        /// Which one.
+        #[n(0)]
+        held: Held,
+    },
+    /// The sender has this state on its disk.
+    #[n(4)]
+    Ack {
+        /// The state.
+        #[n(0)]
+        point: Point,
+    },
+    /// The sender wants to be primary (REQ_VOTE).
+    #[n(5)]
+    RequestVote {
+        /// The term it would be primary in.
+        #[n(0)]
+        term: Epoch,
+        /// How far it has come.
+        #[n(1)]
+        head: Head,
+    },
+    /// The sender has no objection (VOTE).
+    #[n(6)]
+    Vote {
+        /// The term of the request.
+        #[n(0)]
+        term: Epoch,
+        /// How far the voter has come.
+        #[n(1)]
+        head: Head,
+        /// Its state, if it has come further than the candidate.
+        #[n(2)]
+        held: Option<Held>,
+    },
+    /// The sender objects (REJECT).
+    #[n(7)]
+    Reject {
+        /// The term of the request.
+        #[n(0)]
+        term: Epoch,
+        /// The highest term it knows of.
+        #[n(1)]
+        known: Epoch,
+        /// The primary it follows, or itself.
+        #[n(2)]
+        leader: Option<NodeId>,
+    },
+    /// The sender was restarted and asks where the execution is (RECOV_REQ).
+    #[n(8)]
+    RecoveryRequest {
+        /// How far it had come.
+        #[n(0)]
+        head: Head,
+    },
+    /// Where it is (RECOV_RPLY).
+    #[n(9)]
+    RecoveryReply {
+        /// The primary that the sender follows, or itself.
+        #[n(0)]
+        leader: Option<NodeId>,
+        /// Its state, if it has come further.
+        #[n(1)]
+        held: Option<Held>,
+    },
+    /// This was decided (DECISION).
+    #[n(10)]
+    Decided {
+        /// The how manieth decision of this execution.
+        #[n(0)]
+        instance: u32,
+        /// What.
+        #[n(1)]
+        choice: Choice,
+    },
+    /// May these effects of the sender be undone (COMP_REQ)? Carries the decision, so that whoever
+    /// does not know it yet neither runs nor votes any more.
+    #[n(11)]
+    MayUndo {
+        /// The how manieth decision the final one was.
+        #[n(0)]
+        instance: u32,
+        /// The final decision.
+        #[n(1)]
+        choice: Choice,
+        /// The effects.
+        #[n(2)]
+        effects: Vec<Asked>,
+    },
+    /// Nothing here depends on them any more (ALLOW; the paper's algorithm says COMP).
+    #[n(12)]
+    Allow {
+        /// The effects.
+        #[n(0)]
+        effects: Vec<EffectId>,
+    },
+    /// The decided run has the same effects by the same keys (KEEP).
+    #[n(13)]
+    Keep {
+        /// The effects.
+        #[n(0)]
+        effects: Vec<EffectId>,
+    },
+    /// The sender is no longer primary.
+    #[n(14)]
+    StoodDown {
+        /// Who is, as far as it knows.
+        #[n(0)]
+        leader: Option<NodeId>,
+    },
+    /// Are you primary? Answered with `Lead` or `StoodDown`.
+    #[n(15)]
+    Inquire,
+}
+
+/// A whole state, and which one it is.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+pub struct Held {
+    /// Which state.
+    #[n(0)]
+    pub head: Head,
+    /// Whether it is the end of the run.
+    #[n(1)]
+    pub ended: bool,
+    /// The state. The machine leaves it empty: whoever sends the message fills it in.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub state: Vec<u8>,
+}
+
+/// What consensus decides: the line that counts up to here.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct Choice {
+    /// The line. What is decided later goes on from it.
+    #[n(0)]
+    pub lineage: Lineage,
+    /// Whether that is the end of the run: nothing is decided after it.
+    #[n(1)]
+    pub is_final: bool,
+}
+
+/// An effect that its author wants to undo.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct Asked {
+    /// The effect.
+    #[n(0)]
+    pub effect: EffectId,
+    /// The state of the execution in which it was intended.
+    #[n(1)]
+    pub intended: Point,
+    /// The key that its provider was given, if the provider acts once for each key.
+    #[n(2)]
+    pub key: Option<OperationKey>,
+}
+
+impl Message {
+    /// The state that is to be filled in before the message leaves.
+    pub fn held_mut(&mut self) -> Option<&mut Held> {
+        match self {
+            Self::State { held } => Some(held),
+            Self::Vote { held, .. } | Self::RecoveryReply { held, .. } => held.as_mut(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! What a replica may not forget, and how it changes: stable storage in the paper's words.
+//!
+//! The owner writes every `Change` down before anything that was ordered after it leaves, and makes
+//! the standing again by applying them in order.
+
+use std::collections::BTreeMap;
+
+use minicbor::{Decode, Encode};
+use outlast_lineage::{EffectId, Epoch, Head, Lineage, NodeId, OperationKey, Point};
+
+use super::message::Choice;
+
+/// A candidate's try: ordered by term, then by the candidate.
+pub type Term = (Epoch, NodeId);
+
+/// Everything a replica may not forget.
+#[derive(Clone, PartialEq, Debug, Default, Encode, Decode)]
+pub struct Standing {
+    /// The state it holds.
+    #[n(0)]
+    pub head: Head,
+    /// Whether that state is the end of a run.
+    #[n(1)]
+    pub ended: bool,
+    /// The highest term it stood in or heard of (the failover counter).
+    #[n(2)]
+    pub term: Epoch,
+    /// It acknowledges nothing of primaries below this one, if acknowledgements count.
+    #[n(3)]
+    pub promised: Option<Term>,
+    /// Its own effects on the line it holds (the execution history).
+    #[n(4)]
+    pub records: BTreeMap<EffectId, Record>,
+    /// Lines it lost, by its last term there, with its own effects on each.
+    #[n(5)]
+    pub remnants: BTreeMap<Epoch, Remnant>,
+    /// How many decisions were made.
+    #[n(6)]
+    pub decisions: u32,
+    /// The last of them: every later one goes on from it.
+    #[n(8)]
+    pub choice: Option<Choice>,
+    /// Whether all that it did is kept or undone.
+    #[n(7)]
+    pub settled: bool,
+}
+
+/// One effect of this replica (the paper's execution record). Written before the call leaves.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+pub struct Record {
+    /// The key that its provider was given.
+    #[n(1)]
+    pub key: OperationKey,
+    /// Whether the provider acts once for each key.
+    #[n(2)]
+    pub deduplicated: bool,
+    /// The number of the state in which it was intended: what depends on it came later.
+    #[n(3)]
+    pub intended: u64,
+    /// The number of the state that took its result up: where it counts.
+    #[n(4)]
+    pub committed: Option<u64>,
+    /// What undoing it costs.
+    #[n(5)]
+    pub cost: f64,
+    /// What is to become of it; nothing as long as that is open.
+    #[n(6)]
+    pub verdict: Option<Verdict>,
+}
+
+/// What becomes of an effect once a run was decided on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Verdict {
+    /// It belongs to the decided run.
+    #[n(0)]
+    Kept,
+    /// It is undone, or never was.
+    #[n(1)]
+    Compensated,
+}
+
+/// A line that was lost.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+pub struct Remnant {
+    /// The line.
+    #[n(0)]
+    pub lineage: Lineage,
+    /// The replica's own effects on it that do not count if the line stays lost.
+    #[n(1)]
+    pub records: BTreeMap<EffectId, Record>,
+}
+
+/// What a step of the primary did to the world outside.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+pub enum Note {
+    /// A call is about to leave.
+    #[n(0)]
+    Intended {
+        /// The effect.
+        #[n(0)]
+        effect: EffectId,
+        /// Its key.
+        #[n(1)]
+        key: OperationKey,
+        /// Whether the provider acts once for each key.
+        #[n(2)]
+        deduplicated: bool,
+    },
+    /// It happened.
+    #[n(1)]
+    Done {
+        /// The effect.
+        #[n(0)]
+        effect: EffectId,
+        /// What undoing it costs.
+        #[n(1)]
+        cost: f64,
+    },
+    /// It did not happen, or it is undone.
+    #[n(2)]
+    Gone {
+        /// The effect.
+        #[n(0)]
+        effect: EffectId,
+    },
+}
+
+/// A change of what a replica may not forget.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+pub enum Change {
+    /// It stood in a term, or heard of it.
+    #[n(0)]
+    Term(#[n(0)] Epoch),
+    /// It promised to acknowledge nothing below.
+    #[n(1)]
+    Promised(#[n(0)] Epoch, #[n(1)] NodeId),
+    /// The state went on, by whoever is primary; with what this replica itself did, if it is.
+    #[n(2)]
+    Extended {
+        /// The new state.
+        #[n(0)]
+        point: Point,
+        /// How many activities are complete.
+        #[n(1)]
+        progress: u64,
+        /// Whether that is the end.
+        #[n(2)]
+        ended: bool,
+        /// What the replica did.
+        #[n(3)]
+        notes: Vec<Note>,
+    },
+    /// It took another state over.
+    #[n(3)]
+    Adopted {
+        /// Which one.
+        #[n(0)]
+        head: Head,
+        /// Whether that is the end.
+        #[n(1)]
+        ended: bool,
+        /// Under which term the line it held is kept, if it must be.
+        #[n(2)]
+        remnant: Option<Epoch>,
+    },
+    /// Something was decided, as the how manieth decision of this execution.
+    #[n(4)]
+    Decided(#[n(0)] u32, #[n(1)] Choice),
+    /// It is known what becomes of effects.
+    #[n(5)]
+    Judged {
+        /// What.
+        #[n(0)]
+        verdict: Verdict,
+        /// The effects.
+        #[n(1)]
+        effects: Vec<EffectId>,
+    },
+    /// All that the replica did is kept or undone.
+    #[n(6)]
+    Settled,
+    /// The line held goes on without what was asked for on it and not taken up.
+    #[n(7)]
+    Spared {
+        /// Under which term the state held is kept.
+        #[n(0)]
+        remnant: Epoch,
+    },
+}
+
+impl Standing {
+    /// Makes a change.
+    pub fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Term(term) => self.term = self.term.max(*term),
+            Change::Promised(term, node) => {
+                self.promised = self.promised.max(Some((*term, *node)));
+            }
+            Change::Extended { point, progress, ended, notes } => {
+                self.head.lineage.extend(point.author, point.epoch);
+                self.head.progress = *progress;
+                self.ended = *ended;
+                self.term = self.term.max(point.epoch);
+                notes.iter().for_each(|note| self.take_note(point.number, note));
+            }
+            Change::Adopted { head, ended, remnant } => self.adopt(head, *ended, *remnant),
+            Change::Decided(instance, choice) => {
+                self.decisions = instance + 1;
+                self.choice = Some(choice.clone());
+            }
+            Change::Judged { verdict, effects } => {
+                for effect in effects {
+                    if let Some(record) = self.record_mut(effect) {
+                        record.verdict = Some(*verdict);
+                    }
+                }
+            }
+            Change::Settled => self.settled = true,
+            Change::Spared { remnant } => self.spare(*remnant),
+        }
+    }
+
+    fn take_note(&mut self, number: u64, note: &Note) {
+        match note {
+            Note::Intended { effect, key, deduplicated } => {
+                // Asked again: what was written down first stays.
+                self.records.entry(*effect).or_insert(Record {
+                    key: *key,
+                    deduplicated: *deduplicated,
+                    intended: number,
+                    committed: None,
+                    cost: 0.0,
+                    verdict: None,
+                });
+            }
+            Note::Done { effect, cost } => {
+                if let Some(record) = self.records.get_mut(effect) {
+                    record.committed = record.committed.or(Some(number));
+                    record.cost = cost.max(record.cost);
+                }
+            }
+            Note::Gone { effect } => drop(self.records.remove(effect)),
+        }
+    }
+
+    fn adopt(&mut self, head: &Head, ended: bool, remnant: Option<Epoch>) {
+        let common = self.head.lineage.common_prefix(&head.lineage);
+        let (lost, held) = std::mem::take(&mut self.records)
+            .into_iter()
+            .partition(|(_, record)| record.is_lost_after(common));
+        // What was asked for on the common part and is not lost is the business of whoever goes on.
+        self.records = held;
+        if let Some(term) = remnant {
+            let lineage = self.head.lineage.clone();
+            self.remnants.insert(term, Remnant { lineage, records: lost });
+        }
+        self.head = head.clone();
+        self.ended = ended;
+        let highest = head.lineage.segments().iter().map(|segment| segment.epoch).max();
+        self.term = self.term.max(highest.unwrap_or_default());
+    }
+
+    fn spare(&mut self, remnant: Epoch) {
+        let open = std::mem::take(&mut self.records);
+        let (open, held) = open.into_iter().partition(|(_, record)| record.is_in_the_air());
+        self.records = held;
+        let lineage = self.head.lineage.clone();
+        self.remnants.insert(remnant, Remnant { lineage, records: open });
+    }
+
+    /// Every effect of this replica, on whatever line.
+    pub fn all_records(&self) -> impl Iterator<Item = (&EffectId, &Record)> {
+        self.records.iter().chain(self.remnants.values().flat_map(|remnant| &remnant.records))
+    }
+
+    fn record_mut(&mut self, effect: &EffectId) -> Option<&mut Record> {
+        let lines = self.remnants.values_mut().map(|remnant| &mut remnant.records);
+        std::iter::once(&mut self.records).chain(lines).find_map(|line| line.get_mut(effect))
+    }
+
+    /// The final decision, if there is one.
+    pub fn final_choice(&self) -> Option<&Choice> {
+        self.choice.as_ref().filter(|choice| choice.is_final)
+    }
+
+    /// The line that every run must go on from.
+    pub fn pinned(&self) -> Option<&Lineage> {
+        self.choice.as_ref().map(|choice| &choice.lineage)
+    }
+}
+
+impl Record {
+    /// Whether nobody knows what became of it, and asking again could do it twice: whoever goes on
+    /// makes a new call, and this one stays the debt of its author.
+    pub const fn is_in_the_air(&self) -> bool {
+        self.committed.is_none() && !self.deduplicated
+    }
+
+    /// Whether the effect does not count on a line that has only the states up to a number in
+    /// common with the one it was made on. What a deduplicating provider was asked on the common
+    /// part is asked for again, with the same key, by whoever goes on from there.
+    pub fn is_lost_after(&self, common: u64) -> bool {
+        let taken_up = self.committed.is_some_and(|number| number <= common);
+        !taken_up && (common < self.intended || !self.deduplicated)
+    }
+}

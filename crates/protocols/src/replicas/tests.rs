@@ -1,0 +1,1 @@
+//! Claims of the paper and of the design, step by step.
