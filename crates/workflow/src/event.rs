@@ -91,6 +91,11 @@ pub enum Event {
         /// The branch as its holder left it.
         remote: Box<crate::Execution>,
     },
+    /// A new author goes on from here. Asks for everything again that is open. Calls of earlier
+    /// authors that must not be repeated are made anew, as effects of the new author; the old ones
+    /// leave the ledger (`EffectNote::Disowned`) and are their authors' debts. Pivots that must not
+    /// be repeated, and undos, are parked instead.
+    TakenOver,
 }
 
 /// What became of a call.

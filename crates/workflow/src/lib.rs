@@ -6,6 +6,7 @@
 
 mod command;
 pub mod drawing;
+mod effect_note;
 mod event;
 mod execution;
 mod fault;
@@ -18,6 +19,7 @@ mod request;
 pub mod secret;
 
 pub use command::{Command, EvaluationRequest};
+pub use effect_note::EffectNote;
 pub use event::{Answer, Author, Event, Resolution, Start, Ticket};
 pub use execution::{Advance, Delta, Execution, Parked, Status, TaskProgress};
 pub use fault::{Fault, FaultKind};

@@ -56,7 +56,7 @@ impl Engine {
     }
 
     fn record_advance(&mut self, step: &mut Step, id: ExecutionId, advance: Advance, cause: Cause) {
-        let Advance { delta, commands, happenings } = advance;
+        let Advance { delta, commands, happenings, effects: _ } = advance;
         let advanced = Advanced {
             execution: id,
             delta,

@@ -40,7 +40,8 @@ impl Execution {
         branch.set_state(BranchState::Away { epoch, holders });
         touched.branches.insert(id);
         let delta = self.collect(touched);
-        Some((remote, Advance { delta, commands: Vec::new(), happenings: Vec::new() }))
+        let (commands, happenings, effects) = Default::default();
+        Some((remote, Advance { delta, commands, happenings, effects }))
     }
 
     /// A branch and everything forked inside it.

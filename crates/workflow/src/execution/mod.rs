@@ -31,7 +31,7 @@ pub(crate) use join::{Join, JoinId, Slot};
 pub(crate) use plan::{Plan, PlanEntry, PlanId};
 pub use questions::{Parked, Status, TaskProgress};
 
-use crate::{Command, Fault, Happening, Outcome};
+use crate::{Command, EffectNote, Fault, Happening, Outcome};
 
 /// How far a run has come.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -118,6 +118,8 @@ pub struct Advance {
     pub commands: Vec<Command>,
     /// What happened, for the history.
     pub happenings: Vec<Happening>,
+    /// What it did to the ledger, in order.
+    pub effects: Vec<EffectNote>,
 }
 
 /// How many consumed event numbers are remembered; older ones count as consumed.

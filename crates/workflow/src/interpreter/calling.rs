@@ -1,7 +1,7 @@
 //! Calls: the intent is written down, the call leaves, the answer comes, or it does not.
 
 use outlast_expressions::{Value, value};
-use outlast_lineage::{Digest, Digester, Effect, EffectId, EffectState, OperationKey};
+use outlast_lineage::{Digest, Digester, EffectId, OperationKey};
 
 use super::evaluation::{Sight, evaluated};
 use super::timers::retriable_delay;
@@ -38,7 +38,8 @@ impl<'a> Machine<'a> {
             Err(fault) => return self.raise(branch, fault),
         };
         match self.request(branch, target) {
-            Ok((request, doubt)) => self.call(branch, request, doubt),
+            Ok((request, true)) => self.call_again(branch, request),
+            Ok((request, false)) => self.call(branch, request, false),
             Err(fault) => self.raise(branch, fault),
         }
     }
@@ -105,15 +106,11 @@ impl<'a> Machine<'a> {
         if let Some(request) = self.take_uncertain(branch, path, &digest) {
             return Ok((request, true));
         }
-        let incarnation = self.incarnation(branch);
-        let place =
-            Digester::new("place").field(path.digest().as_bytes()).number(incarnation).finish();
         let idempotency = self.trait_of(branch, |task| task.traits.idempotency.as_ref());
         let class = self.trait_of(branch, |task| task.traits.class);
-        let point = branch.lineage.head().expect("a branch that is worked on has a state");
         let request = Request {
-            effect: EffectId { branch: branch.id(), point },
-            key: OperationKey::new(self.execution.id, &place, &digest),
+            effect: new_effect(branch),
+            key: self.key(branch, &digest),
             own_key: self.own_key(branch, idempotency)?,
             key_header: idempotency.and_then(|idempotency| idempotency.header.clone()),
             deadline: branch.frames().iter().filter_map(|f| f.deadline).map(|a| a.at).min(),
@@ -123,6 +120,23 @@ impl<'a> Machine<'a> {
             salt: self.execution.salt,
         };
         Ok((request, false))
+    }
+
+    /// The key of a request by the innermost task as it is tried now.
+    fn key(&self, branch: &Branch, request: &Digest) -> OperationKey {
+        let path = branch.top().expect("a task calls").path;
+        let incarnation = self.incarnation(branch);
+        let place =
+            Digester::new("place").field(path.digest().as_bytes()).number(incarnation).finish();
+        OperationKey::new(self.execution.id, &place, request)
+    }
+
+    /// The call of the innermost task as a new operation and a new effect.
+    pub(super) fn renewed(&self, branch: &mut Branch, calling: &Calling) -> Request {
+        branch.top_mut().expect("a task calls").tries += 1;
+        let request = calling.whole_request(&self.execution.large);
+        let key = self.key(branch, &digest_of(&request.target));
+        Request { effect: new_effect(branch), key, ..request }
     }
 
     fn own_key(
@@ -215,13 +229,24 @@ impl<'a> Machine<'a> {
         calling.whole_request(&self.execution.large)
     }
 
+    /// Makes a call that was made before without an answer, or leaves it to a person.
+    pub(super) fn call_again(&mut self, branch: &mut Branch, request: Request) -> Turn {
+        if !self.must_not_repeat(branch) {
+            return self.call(branch, request, true);
+        }
+        let (effect, ticket) = (request.effect, branch.ticket());
+        let calling = Calling::new(ticket, request, true, &mut self.execution.large);
+        self.set_activity(branch, Activity::Calling(Box::new(calling)));
+        self.park(branch, effect, "it is not known whether the call happened".into())
+    }
+
     /// Writes the intent down and lets the call leave.
     pub(super) fn call(&mut self, branch: &mut Branch, request: Request, doubt: bool) -> Turn {
         let ticket = branch.ticket();
         let frame = branch.top().expect("a task calls");
         let (task, doubt) = (frame.task, doubt || frame.doubt);
         if !request.readonly && !request.undo {
-            self.record_effect(request.effect, EffectState::Intended, &request, task.0);
+            self.effect_intended(branch, &request);
             let owner = branch.frames().iter().rposition(|frame| self.owes_undo(frame.task));
             if let Some(owner) = owner {
                 branch.frame_mut(owner).effect = Some(request.effect);
@@ -233,17 +258,6 @@ impl<'a> Machine<'a> {
         let calling = Calling::new(ticket, request, doubt, &mut self.execution.large);
         self.set_activity(branch, Activity::Calling(Box::new(calling)));
         Turn::Wait
-    }
-
-    fn record_effect(&mut self, id: EffectId, state: EffectState, request: &Request, task: u32) {
-        let effect = Effect { state, ..Effect::intended(request.key, task) };
-        self.execution.ledger.record(id, effect);
-        self.touched.effects.insert(id);
-    }
-
-    pub(super) fn settle_effect(&mut self, id: EffectId) {
-        self.execution.ledger.settle(&id);
-        self.touched.effects.insert(id);
     }
 
     pub(super) fn take_answer(&mut self, ticket: Ticket, answer: Answer) {
@@ -262,7 +276,12 @@ impl<'a> Machine<'a> {
         self.settle(branch, turn);
     }
 
-    fn answered(&mut self, branch: &mut Branch, calling: &Calling, answer: Answer) -> Turn {
+    pub(super) fn answered(
+        &mut self,
+        branch: &mut Branch,
+        calling: &Calling,
+        answer: Answer,
+    ) -> Turn {
         let request = &calling.request;
         match answer {
             Answer::Succeeded(output) => self.succeeded(branch, request, output),
@@ -284,14 +303,7 @@ impl<'a> Machine<'a> {
 
     fn succeeded(&mut self, branch: &mut Branch, request: &Request, output: Value) -> Turn {
         if !request.readonly && !request.undo {
-            let owed = branch.frames().iter().any(|frame| self.owes_undo(frame.task));
-            if owed {
-                let task = branch.top().expect("a task calls").task.0;
-                self.record_effect(request.effect, EffectState::Done, request, task);
-            } else {
-                // Nothing will ever undo it: the history remembers it, the value need not.
-                self.settle_effect(request.effect);
-            }
+            self.effect_done(branch, request);
         }
         let data = self.intern(output);
         branch.set_data(data);
@@ -300,7 +312,7 @@ impl<'a> Machine<'a> {
 
     fn failed(&mut self, branch: &mut Branch, request: &Request, fault: Fault) -> Turn {
         if !request.readonly && !request.undo {
-            self.settle_effect(request.effect);
+            self.effect_gone(request.effect);
         }
         // The next try is a new operation: this one was definitely answered.
         if let Some(depth) =
@@ -412,7 +424,9 @@ impl<'a> Machine<'a> {
                 self.call(branch, request, true)
             }
             Resolution::Abandon => {
-                self.settle_effect(request.effect);
+                if !request.undo {
+                    self.effect_gone(request.effect);
+                }
                 self.set_activity(branch, Activity::Begin);
                 self.raise(branch, given_up("the call was given up"))
             }
@@ -441,14 +455,31 @@ fn said_of<'p, T>(
     None
 }
 
-/// A pivot whose provider is not said to deduplicate is asked once.
+/// A pivot whose provider is not said to deduplicate is asked once, and so is whatever is said to
+/// act again each time.
 pub(super) fn must_not_repeat(program: &Program, branch: &Branch) -> bool {
+    match said_of(program, branch, |task| task.traits.idempotency.as_ref()) {
+        Some(idempotency) => idempotency.none && !is_readonly(program, branch),
+        None => is_pivot(program, branch),
+    }
+}
+
+pub(super) fn is_pivot(program: &Program, branch: &Branch) -> bool {
     said_of(program, branch, |task| task.traits.class) == Some(Class::Pivot)
-        && said_of(program, branch, |task| task.traits.idempotency.as_ref()).is_none()
+}
+
+fn is_readonly(program: &Program, branch: &Branch) -> bool {
+    said_of(program, branch, |task| task.traits.class) == Some(Class::Readonly)
+}
+
+/// The effect that a call of this step has.
+fn new_effect(branch: &Branch) -> EffectId {
+    let point = branch.lineage.head().expect("a branch that is worked on has a state");
+    EffectId { branch: branch.id(), point }
 }
 
 /// Whether a branch only asks what became of a call, in order to undo it.
-fn is_finding_out(branch: &Branch) -> bool {
+pub(super) fn is_finding_out(branch: &Branch) -> bool {
     let mut frames = branch.frames().iter().rev();
     let nearest = frames
         .find(|frame| matches!(frame.activity, Activity::Undoing(_) | Activity::Compensating(_)));

@@ -151,13 +151,8 @@ impl Machine<'_> {
             },
             other => unreachable!("{other:?} is not a call"),
         };
-        if self.must_not_repeat(branch) {
-            let effect = call.request.effect;
-            self.set_activity(branch, Activity::Calling(call));
-            return self.park(branch, effect, "it is not known whether the call happened".into());
-        }
         let request = call.whole_request(&self.execution.large);
-        self.call(branch, request, true)
+        self.call_again(branch, request)
     }
 
     fn begin_undo(&mut self, branch: &mut Branch, entry: PlanEntry) -> Turn {
@@ -185,15 +180,6 @@ impl Machine<'_> {
         let frame = self.frame(task, path.inside(task, u64::MAX), data, activity);
         branch.push(frame);
         self.start_undo(branch)
-    }
-
-    fn raise_effect(&mut self, id: EffectId, state: EffectState) {
-        if let Some(effect) = self.execution.ledger.get(&id) {
-            let mut effect = effect.clone();
-            effect.state = state;
-            self.execution.ledger.record(id, effect);
-            self.touched.effects.insert(id);
-        }
     }
 
     /// Runs the undo of the innermost frame, for the first time or again.
@@ -251,7 +237,7 @@ impl Machine<'_> {
             unreachable!("only undos are undone")
         };
         if let PlanEntry::Undo { effect: Some(effect), .. } = &undoing.entry {
-            self.settle_effect(*effect);
+            self.effect_gone(*effect);
         }
         branch.set_data(frame.raw);
         self.happenings.push(Happening::Undone(frame.task));
@@ -373,7 +359,7 @@ impl Machine<'_> {
                 let entry = self.undoing(branch).entry.clone();
                 let frame = branch.pop().expect("an undo has a frame");
                 if let PlanEntry::Undo { effect: Some(effect), .. } = &entry {
-                    self.settle_effect(*effect);
+                    self.effect_gone(*effect);
                 }
                 branch.set_data(frame.raw);
                 self.note_result(branch, &entry, "abandoned");

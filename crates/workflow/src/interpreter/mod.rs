@@ -13,8 +13,10 @@ mod evaluation;
 mod events;
 mod gathering;
 mod graphs;
+mod noting;
 mod open;
 mod raising;
+mod taking_over;
 mod task;
 mod timers;
 mod trying;
@@ -30,7 +32,7 @@ use crate::execution::{
     Activity, Advance, Birth, Branch, BranchState, Datum, Execution, Join, JoinId, Path, Plan,
     PlanId, Stage, Touched,
 };
-use crate::{Author, Command, Event, Fault, Happening, Program, Start, Ticket};
+use crate::{Author, Command, EffectNote, Event, Fault, Happening, Program, Start, Ticket};
 
 /// How many turns a step may take before others get theirs.
 const FUEL: u32 = 1000;
@@ -43,6 +45,7 @@ pub(crate) struct Machine<'a> {
     now: Time,
     commands: Vec<Command>,
     happenings: Vec<Happening>,
+    effects: Vec<EffectNote>,
     touched: Touched,
     ready: VecDeque<BranchId>,
     /// The result of a worker's evaluation, for the branch that takes the next turn.
@@ -133,6 +136,7 @@ impl<'a> Machine<'a> {
             now,
             commands: Vec::new(),
             happenings: Vec::new(),
+            effects: Vec::new(),
             touched: Touched::default(),
             ready,
             given: None,
@@ -164,6 +168,7 @@ impl<'a> Machine<'a> {
             Event::RetryRequested => self.retry_failed(),
             Event::Resolved { effect, resolution } => self.take_resolution(effect, resolution),
             Event::Returned { branch, epoch, remote } => self.take_back(branch, epoch, *remote),
+            Event::TakenOver => self.take_over(),
         }
     }
 
@@ -180,7 +185,12 @@ impl<'a> Machine<'a> {
         self.execution.head.ready = self.ready.into();
         self.touched.head |= ready_before || !self.execution.head.ready.is_empty();
         let delta = self.execution.collect(self.touched);
-        Advance { delta, commands: self.commands, happenings: self.happenings }
+        Advance {
+            delta,
+            commands: self.commands,
+            happenings: self.happenings,
+            effects: self.effects,
+        }
     }
 
     fn run(&mut self) {

@@ -251,12 +251,17 @@ impl<'a> Machine<'a> {
         };
         let incarnation = self.incarnation_of_undo(branch);
         let frame = branch.top().expect("a task is being run");
+        let effect = frame.effect;
+        let cost = self.execution.large.intern(cost);
+        if let Some(effect) = effect {
+            self.effect_costs(effect, &cost);
+        }
         let entry = PlanEntry::Undo {
             task: frame.task,
             path: frame.path.inside(frame.task, incarnation),
-            effect: frame.effect,
+            effect,
             captured: self.execution.large.intern(captured),
-            cost: self.execution.large.intern(cost),
+            cost,
         };
         let plan = self.scope_around(branch, branch.frames().len() - 1);
         self.plan_mut(plan).push(entry);

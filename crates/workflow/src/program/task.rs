@@ -308,6 +308,8 @@ pub struct Idempotency {
     pub key: Option<Template>,
     /// The header instead of `Idempotency-Key`.
     pub header: Option<String>,
+    /// Whether the provider knows no keys: it acts each time it is asked, so it is asked once.
+    pub none: bool,
 }
 
 /// In which order a scope is rolled back.

@@ -6,8 +6,8 @@ use outlast_expressions::{Filter, Value, value};
 use outlast_lineage::Digest;
 use outlast_workflow::program::{
     self as graph, Backoff, Catch, Class, Compensation, CompensationOrder, ErrorFilter, Expression,
-    Flow, Graph, Kind, Link, OnFailure, OnFault, Place, RetryPolicy, Scatter, ScatterMethod,
-    Service, Source, Task, Template, Traits, Transform, Undo,
+    Flow, Graph, Idempotency, Kind, Link, OnFailure, OnFault, Place, RetryPolicy, Scatter,
+    ScatterMethod, Service, Source, Task, Template, Traits, Transform, Undo,
 };
 use outlast_workflow::{Program, TaskId};
 
@@ -16,6 +16,8 @@ use outlast_workflow::{Program, TaskId};
 pub enum Node {
     /// Calls the service with this name; undone by the service of the same name with a bar.
     Invoke(&'static str),
+    /// The same with a provider that knows no keys.
+    Once(&'static str),
     /// Calls a service that is not undone.
     Plain(&'static str),
     /// Calls a service that only reads.
@@ -162,18 +164,10 @@ impl Builder {
 
     fn add(&mut self, node: Node) -> TaskId {
         match node {
-            Node::Invoke(name) => {
-                let undo = self.put(call(&format!("{name}-bar")));
-                let mut task = call(name);
-                task.traits.class = Some(Class::Compensatable);
-                task.traits.compensation = Some(Compensation {
-                    undo: Undo::Run(undo),
-                    capture: None,
-                    cost: Some(Template::Literal(value::integer(1))),
-                    retry: None,
-                    timeout: None,
-                });
-                self.put(task)
+            Node::Invoke(name) => self.undoable(name, None),
+            Node::Once(name) => {
+                let none = Idempotency { key: None, header: None, none: true };
+                self.undoable(name, Some(none))
             }
             Node::Plain(name) => self.put(call(name)),
             Node::Read(name) => self.classed(name, Class::Readonly),
@@ -288,6 +282,23 @@ impl Builder {
                 Source::Step { step: *step, part: Some(self.expression(part)) }
             }
         }
+    }
+
+    fn undoable(&mut self, name: &str, idempotency: Option<Idempotency>) -> TaskId {
+        let mut undo = call(&format!("{name}-bar"));
+        undo.traits.idempotency = idempotency.clone();
+        let undo = self.put(undo);
+        let mut task = call(name);
+        task.traits.class = Some(Class::Compensatable);
+        task.traits.idempotency = idempotency;
+        task.traits.compensation = Some(Compensation {
+            undo: Undo::Run(undo),
+            capture: None,
+            cost: Some(Template::Literal(value::integer(1))),
+            retry: None,
+            timeout: None,
+        });
+        self.put(task)
     }
 
     fn classed(&mut self, name: &str, class: Class) -> TaskId {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use outlast_expressions::{Filter, Value, value};
 use outlast_lineage::{BranchId, Epoch, ExecutionId, NodeId, Time};
 use outlast_workflow::{
-    Advance, Answer, Author, Command, Event, Execution, Fault, FaultKind, Happening, Outcome,
-    Program, Request, Start, Target, Ticket,
+    Advance, Answer, Author, Command, EffectNote, Event, Execution, Fault, FaultKind, Happening,
+    Outcome, Program, Request, Start, Target, Ticket,
 };
 
 /// Random numbers from a seed.
@@ -55,6 +55,9 @@ pub struct World {
     pub losing: usize,
     /// Names that always fail.
     pub broken: BTreeSet<String>,
+    /// Whether services know no keys and act each time.
+    pub forgetful: bool,
+    pub effects: Vec<EffectNote>,
     pub author: Author,
     answered: BTreeMap<String, Value>,
 }
@@ -83,6 +86,8 @@ impl World {
             failing: 0,
             losing: 0,
             broken: BTreeSet::new(),
+            forgetful: false,
+            effects: Vec::new(),
             author: AUTHOR,
             answered: BTreeMap::new(),
         };
@@ -103,6 +108,7 @@ impl World {
 
     fn take(&mut self, advance: Advance) {
         self.happenings.extend(advance.happenings);
+        self.effects.extend(advance.effects);
         for command in advance.commands {
             match command {
                 Command::Call { ticket, .. }
@@ -220,7 +226,7 @@ impl World {
         }
         let deed =
             Deed { name: name.clone(), key: key.clone(), arguments: value::to_text(arguments) };
-        if !self.answered.contains_key(&key) {
+        if self.forgetful || !self.answered.contains_key(&key) {
             self.deeds.push(deed);
         } else {
             let first = self.deeds.iter().find(|deed| deed.key == key).expect("it was done");
@@ -267,12 +273,31 @@ impl World {
         assert!(lost.len() <= doubtful.len(), "asked for again: {lost:?}");
         self.open.clear();
         self.yields = 0;
-        let advance = Advance { delta: Default::default(), commands, happenings: Vec::new() };
+        let advance = Advance {
+            delta: Default::default(),
+            commands,
+            happenings: Vec::new(),
+            effects: Vec::new(),
+        };
         self.take(advance);
         for ticket in doubtful {
             let fault = Fault::new(FaultKind::Communication, "no answer", "the node restarted");
             self.happen(Event::Answered { ticket, answer: Answer::Unknown(fault) });
         }
+    }
+
+    /// Another node goes on from here. What was open may have been done, and its answers are lost.
+    pub fn take_over(&mut self, node: u64) {
+        for (_, command) in std::mem::take(&mut self.open) {
+            if let Command::Call { request, .. } = command
+                && self.dice.percent(50)
+            {
+                self.serve(&request);
+            }
+        }
+        self.author = Author { node: NodeId(node), epoch: Epoch(self.author.epoch.0 + 1) };
+        self.yields = 0;
+        self.happen(Event::TakenOver);
     }
 
     /// A branch that could be cut off, if there is one.

@@ -158,6 +158,7 @@ impl<'a> Lowering<'a> {
         Idempotency {
             key: key.and_then(|it| self.compiler.template(&it, Site::Definition, scope)),
             header: header.and_then(|it| it.text().map(str::to_owned)),
+            none: at.get("none").is_some(),
         }
     }
 }

@@ -59,7 +59,8 @@ static COMPENSATION: Object = choice_object(
     ],
 );
 
-static IDEMPOTENCY: Object = object("`idempotency`", &[may("key", &TEXT), may("header", &TEXT)]);
+static IDEMPOTENCY: Object =
+    object("`idempotency`", &[may("key", &TEXT), may("header", &TEXT), may("none", &BOOLEAN)]);
 
 static SURVIVAL: Object = object(
     "`survival`",
