@@ -4,6 +4,7 @@
 //! the `NodeHandle` it returns.
 
 mod clock;
+pub mod cluster;
 mod configuration;
 pub mod data;
 mod driver;
@@ -15,6 +16,7 @@ mod node;
 pub mod random;
 pub mod services;
 pub mod store;
+pub mod transport;
 pub mod workers;
 
 pub use clock::Clock;

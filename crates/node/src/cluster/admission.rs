@@ -1,0 +1,230 @@
+//! The conversation of joining, and the inviter's side of it.
+//!
+//! The joiner sends one request: its invitation and the secret, its id, its public key, and a
+//! signature that shows that it has the private key. It gets one answer: its certificate, the
+//! authority, and where the members are; or why not. Nothing is looked at before the secret is known
+//! to be right. The id must not be somebody else's; the key on record is durable before the mark that
+//! the invitation is used, and that mark before the answer.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use minicbor::{Decode, Encode};
+use outlast_lineage::NodeId;
+
+use super::ClusterError;
+use super::authority::{Authority, PrivateKey, PublicKey};
+use super::folder::Folder;
+use super::invitations::{Invitations, Redeemable};
+use super::members::Members;
+use super::token::{JoinToken, Secret};
+use crate::transport::{Admission, ClusterId};
+
+/// What a joiner asks.
+#[derive(Clone, Encode, Decode, Debug)]
+pub(super) struct Request {
+    #[n(0)]
+    pub(super) invitation: u64,
+    #[cbor(n(1), with = "minicbor::bytes")]
+    secret: [u8; 32],
+    #[n(2)]
+    pub(super) node: u64,
+    #[cbor(n(3), with = "minicbor::bytes")]
+    key: [u8; 32],
+    #[cbor(n(4), with = "minicbor::bytes")]
+    signature: Vec<u8>,
+}
+
+/// What it is answered.
+#[derive(Clone, Encode, Decode, Debug)]
+pub(super) enum Answer {
+    #[n(0)]
+    Admitted(#[n(0)] Admitted),
+    #[n(1)]
+    Refused(#[n(0)] String),
+}
+
+/// What makes a node a member; texts are PEM.
+#[derive(Clone, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Admitted {
+    #[n(0)]
+    pub(super) certificate: String,
+    #[n(1)]
+    pub(super) authority: String,
+    #[n(2)]
+    pub(super) authority_key: String,
+    #[n(3)]
+    pub(super) members: Vec<Place>,
+}
+
+impl std::fmt::Debug for Admitted {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Admitted").field("members", &self.members).finish_non_exhaustive()
+    }
+}
+
+/// Where a member is.
+#[derive(Clone, PartialEq, Eq, Encode, Decode, Debug)]
+pub(super) struct Place {
+    #[n(0)]
+    pub(super) node: u64,
+    #[n(1)]
+    pub(super) addresses: Vec<String>,
+}
+
+impl Request {
+    /// The request of a node that has a token and a key.
+    pub(super) fn new(token: &JoinToken, node: NodeId, key: &PrivateKey) -> Self {
+        let signature = key.sign(&signed(token.cluster, token.invitation, node));
+        let (invitation, secret) = (token.invitation, token.secret.0);
+        Self { invitation, secret, node: node.0, key: key.public().0, signature }
+    }
+
+    fn is_signed(&self, cluster: ClusterId) -> bool {
+        let message = signed(cluster, self.invitation, NodeId(self.node));
+        PublicKey(self.key).has_signed(&message, &self.signature)
+    }
+}
+
+/// What a joiner signs: nothing that could mean something elsewhere.
+fn signed(cluster: ClusterId, invitation: u64, node: NodeId) -> Vec<u8> {
+    format!("outlast join {cluster} {invitation:016x} {:016x}", node.0).into_bytes()
+}
+
+/// Decides who becomes a member.
+#[derive(Debug)]
+pub(super) struct Admissions {
+    node: NodeId,
+    authority: Authority,
+    books: Mutex<Books>,
+}
+
+#[derive(Debug)]
+struct Books {
+    invitations: Invitations,
+    members: Members,
+}
+
+impl Admissions {
+    /// Of a member, with what its folder says.
+    pub(super) fn open(
+        folder: &Folder,
+        node: NodeId,
+        authority: Authority,
+    ) -> Result<Arc<Self>, ClusterError> {
+        let books =
+            Books { invitations: Invitations::open(folder)?, members: Members::open(folder)? };
+        Ok(Arc::new(Self { node, authority, books: Mutex::new(books) }))
+    }
+
+    /// Makes an invitation.
+    pub(super) fn invite(
+        &self,
+        now: SystemTime,
+        valid: Duration,
+    ) -> Result<(u64, Secret), ClusterError> {
+        self.books().invitations.issue(now, valid)
+    }
+
+    /// Where every member is that this node has heard of.
+    pub(super) fn places(&self) -> Vec<(NodeId, Vec<String>)> {
+        let books = self.books();
+        books.members.iter().map(|(node, member)| (node, member.addresses.clone())).collect()
+    }
+
+    /// Takes over where members are.
+    pub(super) fn learn(
+        &self,
+        places: impl IntoIterator<Item = (NodeId, Vec<String>)>,
+    ) -> Result<(), ClusterError> {
+        self.books().members.learn(places)
+    }
+
+    /// Answers a request at a time.
+    pub(super) fn answer(&self, now: SystemTime, request: &[u8]) -> Answer {
+        let Ok(request) = minicbor::decode::<Request>(request) else {
+            return Answer::Refused("the request cannot be read".to_owned());
+        };
+        match self.admit(now, &request) {
+            Ok(admitted) => {
+                tracing::info!(node = format!("{:016x}", request.node), "a node has joined");
+                Answer::Admitted(admitted)
+            }
+            Err(reason) => Answer::Refused(reason),
+        }
+    }
+
+    fn admit(&self, now: SystemTime, request: &Request) -> Result<Admitted, String> {
+        let mut books = self.books();
+        let joiner = (NodeId(request.node), PublicKey(request.key));
+        let secret = Secret(request.secret);
+        let redeemable = books
+            .invitations
+            .check(now, (request.invitation, &secret), joiner)
+            .map_err(|reason| reason.to_string())?;
+        let certificate = match redeemable {
+            Redeemable::Again(certificate) => certificate,
+            Redeemable::Unused => {
+                self.check_joiner(&books, request, joiner)?;
+                let certificate = self.authority.certify(joiner.0, joiner.1);
+                books.note(request.invitation, joiner, &certificate).map_err(|error| {
+                    tracing::error!(%error, "a node could not be admitted");
+                    "the inviting node cannot write to its disk".to_owned()
+                })?;
+                certificate
+            }
+        };
+        let places = books.members.iter().filter(|(node, _)| *node != joiner.0);
+        let members = places
+            .map(|(node, member)| Place { node: node.0, addresses: member.addresses.clone() })
+            .collect();
+        Ok(Admitted {
+            certificate,
+            authority: self.authority.certificate().to_owned(),
+            authority_key: self.authority.key_pem(),
+            members,
+        })
+    }
+
+    fn check_joiner(
+        &self,
+        books: &Books,
+        request: &Request,
+        (node, key): (NodeId, PublicKey),
+    ) -> Result<(), String> {
+        if !request.is_signed(self.authority.cluster) {
+            return Err("the signature is not of the key that asks for a certificate".to_owned());
+        }
+        if node == self.node || books.members.is_taken(node, key) {
+            return Err(format!(
+                "node {:016x} is a member already; a copied or restored data directory does not \
+                 join: start with an empty one",
+                node.0
+            ));
+        }
+        Ok(())
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    fn note(
+        &mut self,
+        invitation: u64,
+        joiner: (NodeId, PublicKey),
+        certificate: &str,
+    ) -> Result<(), ClusterError> {
+        self.members.certify(joiner.0, joiner.1)?;
+        self.invitations.mark_used(invitation, joiner, certificate)
+    }
+}
+
+impl Admission for Admissions {
+    fn admit(&self, request: &[u8]) -> Vec<u8> {
+        let answer = self.answer(SystemTime::now(), request);
+        minicbor::to_vec(answer).expect("writing to memory does not fail")
+    }
+}

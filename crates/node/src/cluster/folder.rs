@@ -1,0 +1,133 @@
+//! The folder `cluster` of a data directory: what makes a node a member, in files of its owner's.
+//!
+//! ```text
+//! node.key        the node's private key; made before it asks to join, so that asking again is
+//!                 asking the same
+//! authority.key   the authority's private key
+//! authority.pem   the authority's certificate
+//! node.pem        the node's certificate; written last: with it, the node is a member
+//! members.json    the members this node has heard of, and where they are
+//! invitations/    tokens that were given out, one file each
+//! ```
+//!
+//! Every file is whole after a crash: either the old one or the new one.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::ClusterError;
+use super::authority::{Authority, PrivateKey};
+use crate::journal::segment::{create_directory, sync_directory};
+use crate::transport::Identity;
+
+const NODE_KEY: &str = "node.key";
+const NODE_CERTIFICATE: &str = "node.pem";
+const AUTHORITY_KEY: &str = "authority.key";
+const AUTHORITY_CERTIFICATE: &str = "authority.pem";
+
+/// The folder of a data directory.
+#[derive(Clone, Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+}
+
+/// What is in the folder of a member.
+pub(super) struct Credentials {
+    pub(super) identity: Identity,
+    pub(super) authority: Authority,
+}
+
+impl Folder {
+    /// Of a data directory.
+    pub(super) fn of(directory: &Path) -> Self {
+        Self { path: directory.join("cluster") }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Whether this is the folder of a member.
+    pub(super) fn is_member(&self) -> bool {
+        self.path(NODE_CERTIFICATE).exists()
+    }
+
+    /// The node's private key; made if there is none.
+    pub(super) fn node_key(&self) -> Result<PrivateKey, ClusterError> {
+        let path = self.path(NODE_KEY);
+        match read(&path)? {
+            Some(text) => PrivateKey::from_pem(&text).ok_or_else(|| ClusterError::damaged(&path)),
+            None => {
+                let key = PrivateKey::draw();
+                self.create(&self.path)?;
+                write(&path, key.to_pem().as_bytes())?;
+                Ok(key)
+            }
+        }
+    }
+
+    /// Makes the node a member.
+    pub(super) fn keep(
+        &self,
+        certificate: &str,
+        authority: &Authority,
+    ) -> Result<(), ClusterError> {
+        self.create(&self.path)?;
+        write(&self.path(AUTHORITY_KEY), authority.key_pem().as_bytes())?;
+        write(&self.path(AUTHORITY_CERTIFICATE), authority.certificate().as_bytes())?;
+        write(&self.path(NODE_CERTIFICATE), certificate.as_bytes())
+    }
+
+    /// What makes the node a member; nothing if it is none.
+    pub(super) fn credentials(&self) -> Result<Option<Credentials>, ClusterError> {
+        let certificate_path = self.path(NODE_CERTIFICATE);
+        let Some(certificate) = read(&certificate_path)? else { return Ok(None) };
+        let needed = |name: &str| {
+            let path = self.path(name);
+            read(&path)?.ok_or_else(|| ClusterError::Missing { path })
+        };
+        let certificate_of_authority = needed(AUTHORITY_CERTIFICATE)?;
+        let identity =
+            Identity::from_pem(&certificate, &certificate_of_authority, &needed(NODE_KEY)?)
+                .map_err(|source| ClusterError::Identity { path: certificate_path, source })?;
+        let authority = Authority::from_pem(
+            identity.cluster,
+            &certificate_of_authority,
+            &needed(AUTHORITY_KEY)?,
+        )
+        .ok_or_else(|| ClusterError::damaged(&self.path(AUTHORITY_KEY)))?;
+        Ok(Some(Credentials { identity, authority }))
+    }
+
+    pub(super) fn create(&self, path: &Path) -> Result<(), ClusterError> {
+        create_directory(path).map_err(ClusterError::io("create", path))
+    }
+}
+
+/// The text of a file; nothing if there is no such file.
+pub(super) fn read(path: &Path) -> Result<Option<String>, ClusterError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(ClusterError::io("read", path)(error)),
+    }
+}
+
+/// Writes a file that only its owner may read, durably, in place of the one before.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), ClusterError> {
+    replace(path, bytes).map_err(ClusterError::io("write", path))
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = path.with_extension("tmp");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&unfinished)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, path)?;
+    sync_directory(path.parent().expect("a file is in a folder"))
+}

@@ -1,0 +1,171 @@
+//! The members a node has heard of: where they are, and which keys it has certified for them.
+//!
+//! This is an address book, not a list of who is alive: membership is found out by gossip. It is
+//! kept so that a node that starts again finds its cluster, and so that no id is certified twice.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use outlast_lineage::NodeId;
+use serde::{Deserialize, Serialize};
+
+use super::ClusterError;
+use super::authority::PublicKey;
+use super::folder::{Folder, read, write};
+use crate::transport::checked_addresses;
+
+const FORMAT: u32 = 1;
+
+/// One member.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Member {
+    /// Where it can be reached, as far as that is known.
+    pub(super) addresses: Vec<String>,
+    /// The key that this node has certified for it; nothing if another node has.
+    pub(super) key: Option<PublicKey>,
+}
+
+/// The members a node has heard of.
+#[derive(Debug)]
+pub(super) struct Members {
+    path: PathBuf,
+    members: BTreeMap<NodeId, Member>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    format: u32,
+    members: BTreeMap<String, Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    addresses: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+impl Members {
+    /// Reads the members that were kept.
+    pub(super) fn open(folder: &Folder) -> Result<Self, ClusterError> {
+        let path = folder.path("members.json");
+        let mut members = BTreeMap::new();
+        if let Some(text) = read(&path)? {
+            let damaged = || ClusterError::damaged(&path);
+            let document: Document = serde_json::from_str(&text).map_err(|_| damaged())?;
+            if document.format != FORMAT {
+                return Err(damaged());
+            }
+            for (node, entry) in document.members {
+                let node = u64::from_str_radix(&node, 16).map_err(|_| damaged())?;
+                members.insert(NodeId(node), entry.member().ok_or_else(damaged)?);
+            }
+        }
+        Ok(Self { path, members })
+    }
+
+    /// Every member that is known.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Member)> {
+        self.members.iter().map(|(node, member)| (*node, member))
+    }
+
+    /// Whether an id belongs to someone with another key, as far as this node knows.
+    pub(super) fn is_taken(&self, node: NodeId, key: PublicKey) -> bool {
+        self.members.get(&node).is_some_and(|member| member.key != Some(key))
+    }
+
+    /// Remembers durably for whom an id was certified.
+    pub(super) fn certify(&mut self, node: NodeId, key: PublicKey) -> Result<(), ClusterError> {
+        let known = self.members.get(&node).is_some_and(|member| member.key == Some(key));
+        if known {
+            return Ok(());
+        }
+        let member = Member { key: Some(key), ..Member::default() };
+        let before = self.members.insert(node, member);
+        self.write().inspect_err(|_| match before {
+            Some(before) => drop(self.members.insert(node, before)),
+            None => drop(self.members.remove(&node)),
+        })
+    }
+
+    /// Takes over where members are, and keeps it if that is news.
+    pub(super) fn learn(
+        &mut self,
+        found: impl IntoIterator<Item = (NodeId, Vec<String>)>,
+    ) -> Result<(), ClusterError> {
+        let mut news = false;
+        for (node, addresses) in found {
+            let member = self.members.entry(node).or_default();
+            news |= member.addresses != addresses;
+            member.addresses = addresses;
+        }
+        if news { self.write() } else { Ok(()) }
+    }
+
+    fn write(&self) -> Result<(), ClusterError> {
+        let members = self.iter().map(|(node, member)| {
+            let key = member.key.map(|key| STANDARD.encode(key.0));
+            (format!("{:016x}", node.0), Entry { addresses: member.addresses.clone(), key })
+        });
+        let document = Document { format: FORMAT, members: members.collect() };
+        let text = serde_json::to_vec_pretty(&document).expect("texts encode");
+        write(&self.path, &text)
+    }
+}
+
+impl Entry {
+    fn member(self) -> Option<Member> {
+        let addresses = checked_addresses(self.addresses)?;
+        let Some(text) = self.key else { return Some(Member { addresses, key: None }) };
+        let bytes = STANDARD.decode(text).ok()?.try_into().ok()?;
+        Some(Member { addresses, key: Some(PublicKey(bytes)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses() -> Vec<String> {
+        vec!["127.0.0.1:7181".to_owned()]
+    }
+
+    #[test]
+    fn members_are_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::of(directory.path());
+        folder.create(&folder.path("")).unwrap();
+        let mut members = Members::open(&folder).unwrap();
+        members.certify(NodeId(u64::MAX), PublicKey([1; 32])).unwrap();
+        members.learn([(NodeId(5), addresses()), (NodeId(u64::MAX), addresses())]).unwrap();
+        let read = Members::open(&folder).unwrap();
+        assert_eq!(read.members, members.members);
+        assert_eq!(read.members.len(), 2);
+        assert_eq!(read.members[&NodeId(u64::MAX)].key, Some(PublicKey([1; 32])));
+    }
+
+    #[test]
+    fn an_id_is_taken_by_whoever_has_it_with_another_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::of(directory.path());
+        folder.create(&folder.path("")).unwrap();
+        let mut members = Members::open(&folder).unwrap();
+        members.certify(NodeId(1), PublicKey([1; 32])).unwrap();
+        members.learn([(NodeId(2), addresses())]).unwrap();
+        assert!(!members.is_taken(NodeId(1), PublicKey([1; 32])));
+        assert!(members.is_taken(NodeId(1), PublicKey([2; 32])));
+        assert!(members.is_taken(NodeId(2), PublicKey([2; 32])), "certified by another node");
+        assert!(!members.is_taken(NodeId(3), PublicKey([2; 32])));
+    }
+
+    #[test]
+    fn a_damaged_file_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::of(directory.path());
+        folder.create(&folder.path("")).unwrap();
+        write(&folder.path("members.json"), b"{\"format\":1,\"members\":{\"x\":{}}}").unwrap();
+        assert!(matches!(Members::open(&folder), Err(ClusterError::Damaged { .. })));
+    }
+}

@@ -1,0 +1,281 @@
+//! A cluster: who its members are, who may become one, and the connections between them.
+//!
+//! `found` makes a cluster of one node, with an authority of its own. A member invites others
+//! (`Cluster::invite`), and whoever has such a token may `join` once. `Cluster::start` then brings up
+//! the connections of a member and keeps its address book. What is trusted, and what is on the disk,
+//! is in `docs/cluster.md`.
+
+mod admission;
+mod authority;
+mod folder;
+mod invitations;
+mod joining;
+mod members;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use outlast_lineage::NodeId;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+pub use authority::{Authority, PrivateKey, PublicKey};
+pub use joining::join;
+pub use token::{JoinToken, NoToken};
+
+use crate::transport::{ClusterId, Event, IdentityError, Settings, Transport};
+use admission::Admissions;
+use folder::Folder;
+use token::Fingerprint;
+
+/// Why something about a cluster could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The operating system refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What it said.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is not what was written.
+    #[error("{} is damaged", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file of a member is not there.
+    #[error("{} is missing", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The certificate and the key are no identity.
+    #[error("{} cannot be used", path.display())]
+    Identity {
+        /// The certificate's file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: IdentityError,
+    },
+    /// The node's data and its certificate are of two nodes.
+    #[error(
+        "the data directory is of node {node:016x}, and its certificate of node {certified:016x}; \
+         they do not belong together"
+    )]
+    AnotherNode {
+        /// Whose data it is.
+        node: u64,
+        /// Whom the certificate names.
+        certified: u64,
+    },
+    /// The node is a member already.
+    #[error("the node is a member of cluster {cluster} already")]
+    Member {
+        /// Of which cluster.
+        cluster: ClusterId,
+    },
+    /// The node is a member, but of another cluster.
+    #[error(
+        "the node is a member of cluster {cluster}, and the token is of another one; a node is in \
+         one cluster only"
+    )]
+    MemberElsewhere {
+        /// Of which cluster.
+        cluster: ClusterId,
+    },
+    /// Too many invitations are out.
+    #[error("{open} invitations are out; wait until some have expired")]
+    TooManyInvitations {
+        /// How many.
+        open: usize,
+    },
+    /// Nobody would know where to go with an invitation.
+    #[error("nobody is told where this node is; start it with --cluster-address HOST:PORT")]
+    NotReachable,
+    /// The node could not join.
+    #[error("the node could not join")]
+    NotJoined(#[source] NotJoined),
+    /// The connections could not be brought up.
+    #[error("cannot listen for other nodes on {listen}")]
+    Listen {
+        /// Where.
+        listen: std::net::SocketAddr,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Why a node could not join.
+#[derive(Debug, thiserror::Error)]
+pub enum NotJoined {
+    /// Neither the token nor anybody says where to.
+    #[error("neither the token nor --join says where the cluster is")]
+    NoAddress,
+    /// The inviter was not reached, or it was not the inviter who answered.
+    #[error("the node that gave out the token does not answer at {address}")]
+    Unreachable {
+        /// Where it was tried.
+        address: String,
+        /// What came of it.
+        #[source]
+        source: io::Error,
+    },
+    /// The inviter said no.
+    #[error("{0}")]
+    Refused(String),
+    /// The inviter's answer makes no member.
+    #[error("the answer does not make this node a member")]
+    Nonsense,
+}
+
+impl ClusterError {
+    fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { action, path: path.to_owned(), source }
+    }
+
+    fn damaged(path: &Path) -> Self {
+        Self::Damaged { path: path.to_owned() }
+    }
+}
+
+/// Whether the node of a data directory is a member of a cluster.
+pub fn is_member(directory: &Path) -> bool {
+    Folder::of(directory).is_member()
+}
+
+/// Makes a cluster whose only member is the node of a data directory.
+pub fn found(directory: &Path, node: NodeId) -> Result<ClusterId, ClusterError> {
+    let folder = Folder::of(directory);
+    if let Some(credentials) = folder.credentials()? {
+        return Err(ClusterError::Member { cluster: credentials.identity.cluster });
+    }
+    let authority = Authority::found();
+    let certificate = authority.certify(node, folder.node_key()?.public());
+    folder.keep(&certificate, &authority)?;
+    Ok(authority.cluster)
+}
+
+/// A member that is connected to the others. Cheap to clone; it runs until it is stopped.
+#[derive(Clone)]
+pub struct Cluster {
+    transport: Transport,
+    admissions: Arc<Admissions>,
+    fingerprint: Fingerprint,
+    keeping: AbortHandle,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Cluster").field(self.transport.identity()).finish()
+    }
+}
+
+/// A token, and when it is worth nothing any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Invitation {
+    /// What the joiner needs.
+    pub token: JoinToken,
+    /// Until when.
+    pub expires: SystemTime,
+}
+
+impl Cluster {
+    /// Brings up the connections of the member that keeps its data in a directory; nothing if it is
+    /// no member. Events must be read for as long as it runs.
+    pub async fn start(
+        directory: &Path,
+        node: NodeId,
+        settings: Settings,
+    ) -> Result<Option<(Self, mpsc::Receiver<Event>)>, ClusterError> {
+        let folder = Folder::of(directory);
+        let Some(credentials) = folder.credentials()? else { return Ok(None) };
+        let identity = credentials.identity;
+        if identity.node != node {
+            let (node, certified) = (node.0, identity.node.0);
+            return Err(ClusterError::AnotherNode { node, certified });
+        }
+        let fingerprint = Fingerprint::of(&identity.authority);
+        let admissions = Admissions::open(&folder, node, credentials.authority)?;
+        let listen = settings.listen;
+        let (transport, events) =
+            Transport::start(identity, settings, Some(Arc::clone(&admissions) as _))
+                .await
+                .map_err(|source| ClusterError::Listen { listen, source })?;
+        for (member, addresses) in admissions.places() {
+            transport.know(member, addresses);
+        }
+        // The first to know where this node is: whoever joins is told.
+        admissions.learn([(node, transport.advertised().to_vec())])?;
+        let keeping = tokio::spawn(keep_book(transport.clone(), Arc::clone(&admissions)));
+        let keeping = keeping.abort_handle();
+        Ok(Some((Self { transport, admissions, fingerprint, keeping }, events)))
+    }
+
+    /// Invites one node, for a time.
+    pub fn invite(&self, valid: Duration) -> Result<Invitation, ClusterError> {
+        let addresses = self.transport.advertised().to_vec();
+        if addresses.is_empty() {
+            return Err(ClusterError::NotReachable);
+        }
+        let now = SystemTime::now();
+        let valid = valid.min(invitations::VALID_MAX);
+        let (invitation, secret) = self.admissions.invite(now, valid)?;
+        let identity = self.transport.identity();
+        let token = JoinToken {
+            cluster: identity.cluster,
+            inviter: identity.node,
+            addresses,
+            fingerprint: self.fingerprint,
+            invitation,
+            secret,
+        };
+        Ok(Invitation { token, expires: now + valid })
+    }
+
+    /// The connections.
+    pub const fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// Where every member is that this node has heard of, itself included.
+    pub fn places(&self) -> BTreeMap<NodeId, Vec<String>> {
+        let mut places: BTreeMap<_, _> = self.admissions.places().into_iter().collect();
+        places.extend(self.transport.places());
+        places
+    }
+
+    /// Closes all connections.
+    pub fn stop(&self) {
+        self.keeping.abort();
+        self.transport.stop();
+    }
+}
+
+/// Keeps where peers are on the disk, whenever that changes.
+async fn keep_book(transport: Transport, admissions: Arc<Admissions>) {
+    let mut news = transport.news();
+    while news.changed().await.is_ok() {
+        let places = transport.places().into_iter().filter(|(_, addresses)| !addresses.is_empty());
+        let places: Vec<_> = places.collect();
+        let admissions = Arc::clone(&admissions);
+        let kept = tokio::task::spawn_blocking(move || admissions.learn(places)).await;
+        // What is not kept now is kept with the next news, or learned again.
+        if let Ok(Err(error)) = kept {
+            tracing::warn!(%error, "the addresses of members could not be kept");
+        }
+    }
+}

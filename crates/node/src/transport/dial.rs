@@ -1,0 +1,239 @@
+//! Reaching one peer: dialled again and again until it is there, then sent what waits for it.
+//!
+//! Each node dials every peer it knows, and sends on the connections it has dialled; on those that
+//! others have dialled it only receives. So there are two connections between two members, neither
+//! has to be preferred, and each carries heartbeats both ways. A peer that was lost is dialled at
+//! once, then with pauses that double up to a bound, each shortened by chance so that a cluster does
+//! not knock in step; and at once when the peer itself has come to us.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use outlast_lineage::NodeId;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::connection::{Connection, prepare};
+use super::frame::{self, FrameError, FrameReader, Kind};
+use super::hello::{BadHello, Hello};
+use super::queue::Queue;
+use super::statistics::PeerCounters;
+use super::{Event, Shared};
+use crate::random;
+
+/// A buffer that has grown beyond this is not kept.
+const BUFFER_BYTES_KEPT: usize = 1024 * 1024;
+
+/// A peer that is dialled.
+pub(super) struct Peer {
+    pub(super) node: NodeId,
+    pub(super) addresses: watch::Sender<Vec<String>>,
+    pub(super) queue: Queue,
+    pub(super) connected: AtomicBool,
+    /// Told when the peer has shown that it is there.
+    pub(super) seen: Notify,
+    pub(super) counters: PeerCounters,
+}
+
+/// Why a peer was not reached.
+#[derive(Debug, thiserror::Error)]
+enum DialError {
+    #[error("no address of it is known")]
+    NoAddress,
+    #[error("it did not answer in time")]
+    Slow,
+    #[error("no connection")]
+    Io(#[from] io::Error),
+    #[error("no hello")]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Hello(#[from] BadHello),
+    #[error("it refused: {0}")]
+    Refused(String),
+    #[error("it did not say hello")]
+    NoHello,
+}
+
+/// Reaches a peer for as long as the task is let live.
+pub(super) async fn keep_reaching(shared: Arc<Shared>, peer: Arc<Peer>) {
+    let mut attempts: u32 = 0;
+    let mut changed = peer.addresses.subscribe();
+    loop {
+        match dial(&shared, &peer, attempts).await {
+            Ok((connection, incarnation)) => {
+                let began = Instant::now();
+                if !talk(&shared, &peer, connection, incarnation).await {
+                    return;
+                }
+                // One that breaks at once is not to be dialled in a tight loop.
+                attempts = if shared.settings.silence_max <= began.elapsed() { 0 } else { 1 };
+            }
+            Err(error) => {
+                attempts = attempts.saturating_add(1);
+                let (peer, attempts) = (shown(peer.node), attempts);
+                tracing::debug!(peer, attempts, error = %chain(&error), "a peer was not reached");
+            }
+        }
+        let pause = pause(&shared.settings, attempts, u16::from_be_bytes(random::bytes()));
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = peer.seen.notified() => {}
+            _ = changed.changed() => {}
+        }
+    }
+}
+
+/// How long to wait after so many attempts: nothing after the first, then between half and all of a
+/// time that doubles.
+fn pause(settings: &super::Settings, attempts: u32, chance: u16) -> Duration {
+    let Some(doublings) = attempts.checked_sub(2) else { return Duration::ZERO };
+    let longest = settings.retry_min.saturating_mul(1 << doublings.min(16)).min(settings.retry_max);
+    longest.mul_f64(0.5 + f64::from(chance) / f64::from(u16::MAX) / 2.0)
+}
+
+/// One attempt: a connection, both handshakes, and the life the peer is in.
+async fn dial(
+    shared: &Shared,
+    peer: &Peer,
+    attempts: u32,
+) -> Result<(Connection<TlsStream<TcpStream>>, u64), DialError> {
+    let addresses = peer.addresses.borrow().clone();
+    let turn = (attempts as usize).checked_rem(addresses.len()).ok_or(DialError::NoAddress)?;
+    let connecting = TcpStream::connect(&addresses[turn]);
+    let stream =
+        timeout(shared.settings.connect_max, connecting).await.map_err(|_| DialError::Slow)??;
+    prepare(&stream);
+    let greeting = greet(shared, peer, stream);
+    timeout(shared.settings.handshake_max, greeting).await.map_err(|_| DialError::Slow)?
+}
+
+async fn greet(
+    shared: &Shared,
+    peer: &Peer,
+    stream: TcpStream,
+) -> Result<(Connection<TlsStream<TcpStream>>, u64), DialError> {
+    let name = shared.identity.name_of(peer.node);
+    let stream = TlsConnector::from(Arc::clone(&shared.tls.dial)).connect(name, stream).await?;
+    let mut connection = Connection::new(stream);
+    connection.send(Kind::Hello, &shared.hello().to_bytes()).await?;
+    let frame = connection.next(shared.settings.handshake_max).await?;
+    match frame.kind {
+        Kind::Hello => {
+            let hello = Hello::read(&frame.payload, (shared.identity.cluster, peer.node))?;
+            Ok((connection, hello.incarnation))
+        }
+        Kind::Refused => {
+            Err(DialError::Refused(String::from_utf8_lossy(&frame.payload).into_owned()))
+        }
+        _ => Err(DialError::NoHello),
+    }
+}
+
+/// Sends on a connection until it breaks; false if nobody wants to know any more.
+async fn talk<S: AsyncRead + AsyncWrite>(
+    shared: &Shared,
+    peer: &Peer,
+    connection: Connection<S>,
+    incarnation: u64,
+) -> bool {
+    let node = peer.node;
+    peer.counters.connections.add(1);
+    peer.connected.store(true, Ordering::Release);
+    tracing::info!(peer = shown(node), "connected");
+    let mut wanted = shared.events.send(Event::Connected { peer: node, incarnation }).await.is_ok();
+    if wanted {
+        let Connection { reader, mut writer } = connection;
+        let ended = tokio::select! {
+            error = listen(reader, shared.settings.silence_max) => error,
+            error = write(shared, peer, &mut writer) => error.into(),
+        };
+        tracing::info!(peer = shown(node), reason = %chain(&ended), "disconnected");
+        peer.connected.store(false, Ordering::Release);
+        wanted = shared.events.send(Event::Disconnected { peer: node }).await.is_ok();
+    }
+    wanted
+}
+
+/// Hears heartbeats until there are none.
+async fn listen<S: AsyncRead + AsyncWrite>(
+    mut reader: FrameReader<ReadHalf<S>>,
+    silence_max: Duration,
+) -> FrameError {
+    loop {
+        match reader.next(silence_max).await {
+            Ok(frame) if frame.kind == Kind::Heartbeat => {}
+            Ok(frame) => return FrameError::UnknownKind(frame.kind as u8),
+            Err(error) => return error,
+        }
+    }
+}
+
+/// Writes what waits, many messages at a time, and a heartbeat when there is nothing.
+async fn write<S: AsyncRead + AsyncWrite>(
+    shared: &Shared,
+    peer: &Peer,
+    writer: &mut WriteHalf<S>,
+) -> io::Error {
+    let mut buffer = BytesMut::new();
+    loop {
+        // Time is up without a message: the heartbeat takes its place.
+        let filled = timeout(shared.settings.heartbeat, peer.queue.filled()).await.is_ok();
+        let count = if filled { peer.queue.drain_into(&mut buffer) } else { 0 };
+        if buffer.is_empty() {
+            frame::put(&mut buffer, Kind::Heartbeat, &[]);
+        }
+        let written = async {
+            writer.write_all(&buffer).await?;
+            writer.flush().await
+        };
+        if let Err(error) = written.await {
+            return error;
+        }
+        peer.counters.sent.add(count);
+        buffer.clear();
+        if BUFFER_BYTES_KEPT < buffer.capacity() {
+            buffer = BytesMut::new();
+        }
+    }
+}
+
+pub(super) fn shown(node: NodeId) -> String {
+    format!("{:016x}", node.0)
+}
+
+/// An error with all its causes.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::Settings;
+
+    #[test]
+    fn the_first_retry_comes_at_once_and_no_pause_is_longer_than_the_bound() {
+        let settings = Settings::default();
+        assert_eq!(pause(&settings, 0, 0), Duration::ZERO);
+        assert_eq!(pause(&settings, 1, u16::MAX), Duration::ZERO);
+        assert_eq!(pause(&settings, 2, u16::MAX), settings.retry_min);
+        assert_eq!(pause(&settings, 3, 0), settings.retry_min);
+        for attempts in [8, 40, u32::MAX] {
+            assert_eq!(pause(&settings, attempts, u16::MAX), settings.retry_max);
+            assert_eq!(pause(&settings, attempts, 0), settings.retry_max / 2);
+        }
+    }
+}

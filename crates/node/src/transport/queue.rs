@@ -1,0 +1,144 @@
+//! What waits to be sent to one peer: bounded in number and in bytes.
+//!
+//! Messages are soft: protocols repeat what matters, and a lost one is legal. When the queue is full,
+//! the oldest make room, because the newest say more about how things are; they are counted.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::Notify;
+
+use super::frame::{self, Kind};
+
+/// What a message costs besides its bytes.
+const OVERHEAD_BYTES: usize = 64;
+/// Messages are written together up to about this many bytes.
+const BATCH_BYTES: usize = 128 * 1024;
+
+/// What waits to be sent to one peer.
+pub(super) struct Queue {
+    messages_max: usize,
+    bytes_max: usize,
+    state: Mutex<State>,
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    messages: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl Queue {
+    pub(super) fn new(messages_max: usize, bytes_max: usize) -> Self {
+        Self { messages_max, bytes_max, state: Mutex::default(), filled: Notify::new() }
+    }
+
+    /// Takes a message in; returns how many older ones had to go. The newest always stays.
+    pub(super) fn push(&self, message: Bytes) -> u64 {
+        let mut state = self.state();
+        state.bytes += cost(&message);
+        state.messages.push_back(message);
+        let mut displaced = 0;
+        while 1 < state.messages.len()
+            && (self.messages_max < state.messages.len() || self.bytes_max < state.bytes)
+        {
+            state.pop();
+            displaced += 1;
+        }
+        drop(state);
+        self.filled.notify_one();
+        displaced
+    }
+
+    /// Waits until there is something to send.
+    pub(super) async fn filled(&self) {
+        while self.is_empty() {
+            self.filled.notified().await;
+        }
+    }
+
+    /// Moves messages into a buffer, as frames; returns how many.
+    pub(super) fn drain_into(&self, buffer: &mut BytesMut) -> u64 {
+        let mut state = self.state();
+        let mut count = 0;
+        while buffer.len() < BATCH_BYTES {
+            let Some(message) = state.pop() else { break };
+            frame::put(buffer, Kind::Message, &message);
+            count += 1;
+        }
+        count
+    }
+
+    /// Lets everything go; returns how many messages.
+    pub(super) fn clear(&self) -> u64 {
+        let state = std::mem::take(&mut *self.state());
+        state.messages.len() as u64
+    }
+
+    /// How many messages wait, and how many bytes they have.
+    pub(super) fn level(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.messages.len(), state.messages.iter().map(Bytes::len).sum())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.state().messages.is_empty()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn pop(&mut self) -> Option<Bytes> {
+        let message = self.messages.pop_front()?;
+        self.bytes -= cost(&message);
+        Some(message)
+    }
+}
+
+fn cost(message: &Bytes) -> usize {
+    message.len() + OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(length: usize) -> Bytes {
+        Bytes::from(vec![length as u8; length])
+    }
+
+    #[test]
+    fn the_oldest_make_room() {
+        let queue = Queue::new(3, 1 << 20);
+        assert_eq!((1..=5).map(|length| queue.push(message(length))).sum::<u64>(), 2);
+        let mut buffer = BytesMut::new();
+        assert_eq!(queue.drain_into(&mut buffer), 3);
+        assert_eq!(buffer.len(), 3 * frame::HEADER_BYTES + 3 + 4 + 5);
+        assert_eq!(queue.level(), (0, 0));
+    }
+
+    #[test]
+    fn bytes_are_bounded_and_the_newest_stays() {
+        let queue = Queue::new(100, 1000);
+        (0..10).for_each(|_| _ = queue.push(message(300)));
+        assert_eq!(queue.level(), (2, 600));
+        assert_eq!(queue.push(message(5000)), 2);
+        assert_eq!(queue.level(), (1, 5000));
+        assert_eq!(queue.clear(), 1);
+        assert_eq!(queue.push(message(1)), 0);
+    }
+
+    #[test]
+    fn a_batch_is_bounded() {
+        let queue = Queue::new(1000, 1 << 30);
+        (0..100).for_each(|_| _ = queue.push(message(10_000)));
+        let mut buffer = BytesMut::new();
+        assert_eq!(queue.drain_into(&mut buffer), 14);
+        assert!(buffer.len() < BATCH_BYTES + 10_000 + frame::HEADER_BYTES);
+    }
+}

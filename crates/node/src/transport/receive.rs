@@ -1,0 +1,163 @@
+//! What members send: taken from their connections, and given on as fast as it is read.
+//!
+//! Who sent a message is what the certificate of its connection says. When nobody takes what has
+//! arrived, the socket is not read, and the sender's queue fills instead of our memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use outlast_lineage::NodeId;
+use tokio::io::{AsyncRead, AsyncWrite, ReadHalf};
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, watch};
+
+use super::connection::{Connection, keep_alive};
+use super::dial::{chain, shown};
+use super::faults::Direction;
+use super::frame::{FrameError, FrameReader, Kind};
+use super::{Event, Shared};
+
+/// The connection is of an earlier life of the node than one that was here before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("incarnation {given} of the node is older than {known}, which was here before")]
+pub(super) struct Stale {
+    given: u64,
+    known: u64,
+}
+
+/// The newest connection of every member.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    arrivals: Mutex<BTreeMap<NodeId, Arrival>>,
+}
+
+struct Arrival {
+    incarnation: u64,
+    newest: watch::Sender<u64>,
+    turn: Arc<AsyncMutex<()>>,
+}
+
+/// A connection's place among those of its member.
+pub(super) struct Arrived {
+    number: u64,
+    newest: watch::Receiver<u64>,
+    /// Held while messages are given on: those of two connections of one member never mix.
+    turn: Arc<AsyncMutex<()>>,
+}
+
+impl Arrivals {
+    /// Takes in a connection of a member; the one before it ends.
+    pub(super) fn arrive(&self, node: NodeId, incarnation: u64) -> Result<Arrived, Stale> {
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        let arrival = arrivals.entry(node).or_insert_with(|| Arrival {
+            incarnation,
+            newest: watch::Sender::new(0),
+            turn: Arc::default(),
+        });
+        if incarnation < arrival.incarnation {
+            return Err(Stale { given: incarnation, known: arrival.incarnation });
+        }
+        arrival.incarnation = incarnation;
+        let number = *arrival.newest.borrow() + 1;
+        arrival.newest.send_replace(number);
+        let (newest, turn) = (arrival.newest.subscribe(), Arc::clone(&arrival.turn));
+        Ok(Arrived { number, newest, turn })
+    }
+}
+
+/// Room that a message takes, given back when it is dropped.
+#[derive(Debug)]
+pub struct Room {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// How much may be out with whoever reads events.
+pub(super) struct Inbox {
+    bytes_max: u32,
+    room: Arc<Semaphore>,
+}
+
+impl Inbox {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        let bytes_max = u32::try_from(bytes_max.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        Self { bytes_max, room: Arc::new(Semaphore::new(bytes_max as usize)) }
+    }
+
+    /// Waits until there is room; one message fits always.
+    async fn room_for(&self, bytes: usize) -> Room {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bytes_max);
+        let room = Arc::clone(&self.room).acquire_many_owned(bytes);
+        Room { _permit: room.await.expect("the room is never closed") }
+    }
+}
+
+/// Receives from a member until its connection breaks or it comes with another one.
+pub(super) async fn keep_receiving<S: AsyncRead + AsyncWrite>(
+    shared: &Shared,
+    connection: Connection<S>,
+    node: NodeId,
+    mut arrived: Arrived,
+) {
+    let Connection { mut reader, mut writer } = connection;
+    reader.allow(shared.settings.message_bytes_max);
+    let receiving = async {
+        let _turn = arrived.turn.lock().await;
+        receive(shared, &mut reader, node).await
+    };
+    let ended = tokio::select! {
+        _ = arrived.newest.wait_for(|newest| *newest != arrived.number) => None,
+        ended = receiving => ended,
+        error = keep_alive(&mut writer, shared.settings.heartbeat) => Some(error.into()),
+    };
+    let Some(error) = ended else { return };
+    if error.is_garbage() {
+        shared.peer(node).inspect(|peer| peer.counters.garbage.add(1));
+        tracing::warn!(peer = shown(node), error = %chain(&error), "a member broke the rules");
+    } else {
+        tracing::debug!(peer = shown(node), reason = %chain(&error), "no longer heard");
+    }
+}
+
+/// Gives messages on; nothing when nobody wants them any more.
+async fn receive<S: AsyncRead + AsyncWrite>(
+    shared: &Shared,
+    reader: &mut FrameReader<ReadHalf<S>>,
+    node: NodeId,
+) -> Option<FrameError> {
+    let peer = shared.peer(node);
+    loop {
+        let frame = match reader.next(shared.settings.silence_max).await {
+            Ok(frame) => frame,
+            Err(error) => return Some(error),
+        };
+        match frame.kind {
+            Kind::Heartbeat => {}
+            Kind::Message if shared.faults.blocks(node, Direction::Incoming) => {
+                peer.as_ref().inspect(|peer| peer.counters.blocked.add(1));
+            }
+            Kind::Message => {
+                peer.as_ref().inspect(|peer| peer.counters.received.add(1));
+                let (message, from) = (frame.payload, node);
+                let room = shared.inbox.room_for(message.len()).await;
+                shared.events.send(Event::Received { from, message, room }).await.ok()?;
+            }
+            kind => return Some(FrameError::UnknownKind(kind as u8)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_life_does_not_replace_a_later_one() {
+        let arrivals = Arrivals::default();
+        let first = arrivals.arrive(NodeId(1), 5).unwrap();
+        assert_eq!(arrivals.arrive(NodeId(1), 4).err(), Some(Stale { given: 4, known: 5 }));
+        assert_eq!(*first.newest.borrow(), first.number);
+        let second = arrivals.arrive(NodeId(1), 5).unwrap();
+        assert_ne!(*first.newest.borrow(), first.number, "the newer connection counts");
+        assert_eq!(*second.newest.borrow(), second.number);
+        arrivals.arrive(NodeId(2), 1).unwrap();
+    }
+}
