@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::flows::{HEAVY, LOOP};
-use crate::judge;
+use crate::judge::{self, Course};
 use crate::life::{Ended, Life, Waited};
 use crate::world::{PATIENCE, World, table};
 
@@ -65,7 +65,7 @@ fn heavy(world: &World) -> Life {
 fn assert_completed(world: &World, ended: &Ended) {
     let entries = world.settled_entries();
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.story(), table(&entries));
-    let problems = judge::problems(world.flow, &entries, false);
+    let problems = judge::problems(world.flow, &entries, Course::default());
     assert!(problems.is_empty(), "{problems:?}\n{}", table(&entries));
 }
 

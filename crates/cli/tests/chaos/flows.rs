@@ -22,6 +22,13 @@ pub(crate) struct Flow {
     pub(crate) tolerant: bool,
     /// Whether deeds may be taken back and done again.
     pub(crate) repeats: bool,
+    /// Deeds at a provider that knows no keys: whoever was killed meanwhile asks again, and it acts
+    /// again.
+    pub(crate) keyless: &'static [&'static str],
+    /// Deeds, and the type of the event that someone publishes as soon as each is done.
+    pub(crate) told: &'static [(&'static str, &'static str)],
+    /// A path that fails until a person is asked and repairs it.
+    pub(crate) broken: Option<&'static str>,
 }
 
 /// How a run ends.
@@ -52,6 +59,9 @@ const PLAIN: Flow = Flow {
     waits: &[],
     tolerant: false,
     repeats: false,
+    keyless: &[],
+    told: &[],
+    broken: None,
 };
 
 pub(crate) static FORK: Flow = Flow {
@@ -269,6 +279,90 @@ pub(crate) static CROWD: Flow = Flow {
     ..PLAIN
 };
 
+pub(crate) static NEWS: Flow = Flow {
+    name: "news",
+    children: &["herald"],
+    deeds: &["say-1", "say-2", "say-3", "hear-1", "hear-2", "hear-3", "finish"],
+    order: &[
+        ("say-1", "say-2"),
+        ("say-2", "say-3"),
+        ("say-1", "hear-1"),
+        ("say-2", "hear-2"),
+        ("say-3", "hear-3"),
+        ("hear-1", "hear-2"),
+        ("hear-2", "hear-3"),
+        ("hear-3", "finish"),
+    ],
+    ..PLAIN
+};
+
+pub(crate) static CHOICE: Flow = Flow {
+    name: "choice",
+    deeds: &["seat", "train", "tent", "finish"],
+    undone: &["seat", "train"],
+    order: &[("seat", "train"), ("train", "tent"), ("tent", "finish")],
+    ..PLAIN
+};
+
+pub(crate) static KEYLESS: Flow = Flow {
+    name: "keyless",
+    deeds: &["note", "left", "right-1", "right-2", "finish"],
+    order: &[
+        ("note", "left"),
+        ("note", "right-1"),
+        ("right-1", "right-2"),
+        ("left", "finish"),
+        ("right-2", "finish"),
+    ],
+    keyless: &["note", "left", "right-1", "finish"],
+    ..PLAIN
+};
+
+pub(crate) static BOOKING: Flow = Flow {
+    name: "booking",
+    end: End::Compensated,
+    // How far the slow branch comes is a matter of time.
+    deeds: &["room"],
+    order: &[("room", "table"), ("table", "show"), ("room", "show")],
+    keyless: &["room", "table", "show"],
+    ..PLAIN
+};
+
+/// Waits to be told. Like the two after it, it needs a node, and someone who talks to it.
+pub(crate) static SIGNAL: Flow = Flow {
+    name: "signal",
+    deeds: &["ask", "heard", "finish"],
+    order: &[("ask", "heard"), ("heard", "finish")],
+    told: &[
+        ("ask", "test.chaos.reply"),
+        ("heard", "test.chaos.right"),
+        ("heard", "test.chaos.left"),
+    ],
+    ..PLAIN
+};
+
+pub(crate) static PIVOT: Flow = Flow {
+    name: "pivot",
+    deeds: &["first", "launch", "log-1", "log-2", "log-3", "log-4"],
+    order: &[
+        ("first", "launch"),
+        ("launch", "log-1"),
+        ("log-1", "log-2"),
+        ("log-2", "log-3"),
+        ("log-3", "log-4"),
+    ],
+    ..PLAIN
+};
+
+pub(crate) static STUCK: Flow = Flow {
+    name: "stuck",
+    end: End::Compensated,
+    deeds: &["first", "second"],
+    order: &[("first", "second")],
+    broken: Some("/undo/second"),
+    ..PLAIN
+};
+
 /// One long wait. Not for random kills: it would make them slow.
 pub(crate) static CLOCK: Flow = Flow {
     name: "clock",
@@ -294,10 +388,13 @@ pub(crate) static HEAVY: Flow = Flow {
 pub(crate) static ORDER: Flow = Flow { name: "order", ..PLAIN };
 
 /// All flows for random kills; a seed picks one.
-pub(crate) static ALL: [&Flow; 13] = [
+pub(crate) static ALL: [&Flow; 17] = [
     &FORK, &LOOP, &WINDOW, &RETRY, &TIMERS, &CHILDREN, &ROLLBACK, &SCOPE, &SAGA, &BREACH, &FAMILY,
-    &RACE, &CROWD,
+    &RACE, &CROWD, &NEWS, &CHOICE, &KEYLESS, &BOOKING,
 ];
+
+/// All flows for random kills of a node that someone talks to.
+pub(crate) static SERVED: [&Flow; 3] = [&SIGNAL, &PIVOT, &STUCK];
 
 impl Flow {
     /// The file of its document.
@@ -317,6 +414,7 @@ impl Flow {
         Expected {
             effects: left.map(|name| ((*name).to_owned(), 1)).collect(),
             undo_order: UndoOrder::Pairs(self.order.iter().map(pair).collect()),
+            keyless: self.keyless.iter().map(|name| (*name).to_owned()).collect(),
         }
     }
 }
@@ -328,7 +426,7 @@ fn file_of(name: &str) -> PathBuf {
 
 #[test]
 fn every_document_is_accepted_without_a_word() {
-    for flow in ALL.into_iter().chain([&CLOCK, &HEAVY, &ORDER]) {
+    for flow in ALL.into_iter().chain(SERVED).chain([&CLOCK, &HEAVY, &ORDER]) {
         for file in [flow.file()].into_iter().chain(flow.child_files()) {
             let text = std::fs::read_to_string(&file).unwrap();
             let report = outlast_languages::openworkflow::check(flow.name, &text);

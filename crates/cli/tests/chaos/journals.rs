@@ -10,7 +10,7 @@ use std::time::Duration;
 use outlast_simulator::Random;
 
 use crate::flows::LOOP;
-use crate::judge;
+use crate::judge::{self, Course};
 use crate::life::{Life, Waited};
 use crate::world::{PATIENCE, World, table};
 
@@ -31,7 +31,7 @@ fn killed_after(world: &World, calls: u64) {
 fn completes(world: &World) {
     let ended = world.start().end(PATIENCE);
     let entries = world.settled_entries();
-    let problems = judge::problems(world.flow, &entries, false);
+    let problems = judge::problems(world.flow, &entries, Course::default());
     assert_eq!(ended.code, Some(0), "{}", ended.story());
     assert!(problems.is_empty(), "{problems:?}\n{}", table(&entries));
 }
@@ -120,5 +120,5 @@ fn a_second_process_is_refused_and_the_first_is_not_disturbed() {
     let ended = first.end(PATIENCE + Duration::from_secs(30));
     assert_eq!(ended.code, Some(0), "{}", ended.story());
     let entries = world.settled_entries();
-    assert_eq!(judge::problems(&LOOP, &entries, false), [""; 0], "{}", table(&entries));
+    assert_eq!(judge::problems(&LOOP, &entries, Course::default()), [""; 0], "{}", table(&entries));
 }

@@ -6,10 +6,17 @@ use outlast_node::fixture::ledger::{Entry, Kind, Outcome, Verdict, check};
 
 use crate::flows::{End, Flow};
 
+/// What a run went through.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Course {
+    /// The ledger was told to fail calls that the document does not expect.
+    pub(crate) disturbed: bool,
+    /// So many of its lives ended with a kill.
+    pub(crate) kills: u64,
+}
+
 /// Everything that is wrong with an ended run; empty if nothing is.
-///
-/// `disturbed` says that the ledger was told to fail calls that the document does not expect.
-pub(crate) fn problems(flow: &Flow, entries: &[Entry], disturbed: bool) -> Vec<String> {
+pub(crate) fn problems(flow: &Flow, entries: &[Entry], course: Course) -> Vec<String> {
     let mut problems = Vec::new();
     match check(entries, &flow.expected()) {
         Ok(verdict) if verdict != verdict_of(flow.end) => {
@@ -19,7 +26,7 @@ pub(crate) fn problems(flow: &Flow, entries: &[Entry], disturbed: bool) -> Vec<S
         Err(found) => problems.extend(found.iter().map(|problem| format!("{problem:?}"))),
     }
     problems.extend(calls_without_key(entries));
-    problems.extend(wrong_counts(flow, entries, disturbed));
+    problems.extend(wrong_counts(flow, entries, course));
     problems.extend(wrong_order(flow, entries));
     problems.extend(short_waits(flow, entries));
     problems
@@ -38,16 +45,19 @@ fn calls_without_key(entries: &[Entry]) -> Vec<String> {
 }
 
 /// Each deed is done once, unless attempts are made again; a rollback that was brought forward by
-/// a failure may leave deeds out.
-fn wrong_counts(flow: &Flow, entries: &[Entry], disturbed: bool) -> Vec<String> {
+/// a failure may leave deeds out. A provider without keys acts again each time it is asked again:
+/// once for every death, and once more if the deed is asked about in order to undo it.
+fn wrong_counts(flow: &Flow, entries: &[Entry], course: Course) -> Vec<String> {
     let mut counts: BTreeMap<&str, u64> = flow.deeds.iter().map(|name| (*name, 0)).collect();
     for deed in deeds(entries) {
         *counts.entry(&deed.name).or_default() += 1;
     }
-    let may_lack = disturbed && flow.end == End::Compensated;
-    let wrong = counts.into_iter().filter(|(_, count)| match count {
+    let may_lack = course.disturbed && flow.end == End::Compensated;
+    let asked_max = 1 + course.kills + u64::from(flow.end == End::Compensated);
+    let wrong = counts.into_iter().filter(|(name, count)| match count {
         0 => !may_lack,
         1 => false,
+        _ if flow.keyless.contains(name) => asked_max < *count,
         _ => !flow.repeats,
     });
     wrong.map(|(name, count)| format!("{name} was done {count} times")).collect()
@@ -94,7 +104,7 @@ fn of_kind(entries: &[Entry], kind: Kind) -> impl Iterator<Item = &Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flows::{LOOP, ROLLBACK, SAGA, SCOPE, TIMERS};
+    use crate::flows::{KEYLESS, LOOP, ROLLBACK, SAGA, SCOPE, TIMERS};
 
     /// Entries from words: `+a` does a, `-a` undoes the last a, `.` lets 200 ms pass.
     fn entries(words: &str) -> Vec<Entry> {
@@ -121,6 +131,7 @@ mod tests {
                 request: String::new(),
                 outcome: Outcome::Done,
                 of,
+                others: Vec::new(),
                 status: 200,
                 answered: true,
             });
@@ -129,7 +140,7 @@ mod tests {
     }
 
     fn judged(flow: &Flow, words: &str) -> String {
-        problems(flow, &entries(words), false).join("; ")
+        problems(flow, &entries(words), Course::default()).join("; ")
     }
 
     const SAILED: &str = "+sail-1 +land-1 +sail-2 +land-2 +sail-3 +land-3 +sail-4 +land-4 +sail-5";
@@ -173,5 +184,14 @@ mod tests {
         assert!(judged(&SCOPE, "+before +flight +hotel -hotel +train +after").contains("flight"));
         assert_eq!(judged(&SAGA, "+reserve -reserve +reserve +pack +pay +ship"), "");
         assert!(judged(&SAGA, "+reserve +reserve +pack +pay +ship").contains("left: 2"));
+    }
+
+    #[test]
+    fn a_provider_without_keys_acts_once_more_for_each_death_at_most() {
+        let mut entries = entries("+note +note +left +right-1 +right-2 +finish");
+        entries[1].key = entries[0].key.clone();
+        let judged = |kills| problems(&KEYLESS, &entries, Course { kills, disturbed: false });
+        assert_eq!(judged(1), Vec::<String>::new());
+        assert_eq!(judged(0), ["note was done 2 times"]);
     }
 }

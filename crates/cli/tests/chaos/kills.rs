@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use outlast_node::fixture::ledger::{Entry, Kind, Outcome, Traffic};
 
 use crate::flows::{End, Flow};
-use crate::judge;
+use crate::judge::{self, Course};
 use crate::life::{Ended, Life, Waited};
 use crate::plan::{Death, Plan, When};
 use crate::world::{PATIENCE, World, table};
@@ -23,7 +23,7 @@ const WORKERS: usize = 3;
 const SEEDS_PER_KILL_MAX: u64 = 3;
 
 /// What a suite of kills must have seen to mean anything.
-const INTERESTING: [&str; 8] = [
+const INTERESTING: [&str; 9] = [
     "before the first record",
     "with a call in flight that had its effect",
     "with a call in flight that had none yet",
@@ -32,14 +32,18 @@ const INTERESTING: [&str; 8] = [
     "between a sub-workflow's steps",
     "twice or more in one execution",
     "after failures of the service",
+    ACTED_AGAIN,
 ];
+
+/// What is not promised without keys, and must be seen to be judged.
+const ACTED_AGAIN: &str = "(and a provider without keys acted again)";
 
 /// How often each kind of situation was met.
 #[derive(Default)]
-struct Situations(Mutex<BTreeMap<&'static str, u64>>);
+pub(crate) struct Situations(Mutex<BTreeMap<&'static str, u64>>);
 
 impl Situations {
-    fn met(&self, situation: &'static str) {
+    pub(crate) fn met(&self, situation: &'static str) {
         *self.0.lock().unwrap().entry(situation).or_default() += 1;
     }
 
@@ -50,10 +54,10 @@ impl Situations {
 
 /// All kills so far.
 #[derive(Default)]
-struct Suite {
-    situations: Situations,
-    kills: AtomicU64,
-    executions: AtomicU64,
+pub(crate) struct Suite {
+    pub(crate) situations: Situations,
+    pub(crate) kills: AtomicU64,
+    pub(crate) executions: AtomicU64,
 }
 
 #[test]
@@ -63,33 +67,50 @@ fn no_kill_loses_anything_or_does_anything_twice() {
         return suite.try_seed(seed);
     }
     let wanted = number("OUTLAST_KILLS").unwrap_or(KILLS);
+    let wanted_situations = if KILLS <= wanted { &INTERESTING[..] } else { &[] };
     let begin = Instant::now();
-    let next = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..WORKERS {
-            scope.spawn(|| {
-                // Every plan runs to its end, so there may be a few kills more than wanted.
-                while suite.kills.load(Ordering::Relaxed) < wanted {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    assert!(seed < wanted * SEEDS_PER_KILL_MAX, "kills come too late");
-                    suite.try_seed(seed);
-                }
-            });
-        }
-    });
+    suite.go_on_until(wanted, wanted_situations, |seed| suite.try_seed(seed));
     suite.report(begin.elapsed());
-    for situation in INTERESTING {
-        let met = suite.situations.count(situation);
-        assert!(0 < met || wanted < KILLS, "no kill {situation}: the plans miss what matters");
-    }
 }
 
-fn number(variable: &str) -> Option<u64> {
+/// A number that the environment names.
+pub(crate) fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
 }
 
 impl Suite {
+    /// Tries one seed after the other, several at a time, until there were enough kills and they
+    /// have met what matters: a suite that happens to miss it proves nothing.
+    pub(crate) fn go_on_until(
+        &self,
+        wanted: u64,
+        situations: &[&str],
+        try_seed: impl Fn(u64) + Sync,
+    ) {
+        let next = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..WORKERS {
+                scope.spawn(|| {
+                    // Every plan runs to its end, so there may be a few kills more than wanted.
+                    while let Some(lack) = self.lacks(wanted, situations) {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        assert!(seed < wanted * SEEDS_PER_KILL_MAX, "the plans miss: {lack}");
+                        try_seed(seed);
+                    }
+                });
+            }
+        });
+    }
+
+    /// What there was too little of so far.
+    fn lacks<'a>(&self, wanted: u64, situations: &[&'a str]) -> Option<&'a str> {
+        if self.kills.load(Ordering::Relaxed) < wanted {
+            return Some("kills that come in time");
+        }
+        situations.iter().find(|situation| self.situations.count(situation) == 0).copied()
+    }
+
     fn try_seed(&self, seed: u64) {
         let (flow, plan) = Plan::of(seed);
         let mut trial = Trial { suite: self, seed, plan, world: World::new(flow), kills: 0 };
@@ -97,7 +118,7 @@ impl Suite {
         self.executions.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn report(&self, time: Duration) {
+    pub(crate) fn report(&self, time: Duration) {
         let kills = self.kills.load(Ordering::Relaxed);
         let executions = self.executions.load(Ordering::Relaxed);
         eprintln!("{kills} kills of {executions} executions in {:.1} s", time.as_secs_f64());
@@ -125,7 +146,7 @@ impl Trial<'_> {
         let ended = early.unwrap_or_else(|| self.start().end(PATIENCE));
         let entries = self.world.settled_entries();
         let flow = self.world.flow;
-        let mut problems = judge::problems(flow, &entries, disturbed);
+        let mut problems = judge::problems(flow, &entries, Course { disturbed, kills: self.kills });
         if ended.code != Some(flow.end.code()) && !ended.was_killed() {
             problems.push(format!("not {:?}, as it should be", flow.end));
         }
@@ -211,6 +232,12 @@ impl Trial<'_> {
             .any(|entry| (entry.kind, entry.outcome) == (Kind::Undo, Outcome::Repeated))
         {
             situations.met("(and an undo came twice and acted once)");
+        }
+        let keyless = self.world.flow.keyless.iter();
+        let repeated =
+            |name: &&str| 1 < judge::deeds(entries).filter(|it| it.name == **name).count();
+        if keyless.copied().any(|name| repeated(&name)) {
+            situations.met(ACTED_AGAIN);
         }
         if self.world.flow.end == End::Compensated && 0 < self.kills {
             situations.met("(of an execution that was rolled back)");

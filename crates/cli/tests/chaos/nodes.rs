@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use outlast_node::fixture::ledger::{Expected, UndoOrder, Verdict, check};
+use outlast_node::fixture::ledger::{Expected, Verdict, check};
 use outlast_simulator::Random;
 
 use crate::disks::{SmallDisk, failing_sync, has_strace};
@@ -24,7 +24,7 @@ fn assert_all_done(world: &World, server: &Server, names: &[String]) {
     let deeds = names.iter().flat_map(|name| [format!("{name}-1"), format!("{name}-2")]);
     let effects = deeds.map(|name| (name, 1)).collect();
     let entries = world.settled_entries();
-    let judged = check(&entries, &Expected { effects, undo_order: UndoOrder::Any });
+    let judged = check(&entries, &Expected { effects, ..Expected::default() });
     assert_eq!(judged, Ok(Verdict::Complete), "{}", table(&entries));
 }
 

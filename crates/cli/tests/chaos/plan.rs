@@ -58,11 +58,16 @@ pub(crate) enum Treatment {
 }
 
 impl Plan {
-    /// What a seed means.
+    /// What a seed means for `outlast run`.
     pub(crate) fn of(seed: u64) -> (&'static Flow, Self) {
+        Self::among(&flows::ALL, seed)
+    }
+
+    /// What a seed means for some flows.
+    pub(crate) fn among(flows: &[&'static Flow], seed: u64) -> (&'static Flow, Self) {
         let mut random = Random::new(seed);
-        let which = random.next() % flows::ALL.len() as u64;
-        let flow = flows::ALL[usize::try_from(which).unwrap()];
+        let which = random.next() % flows.len() as u64;
+        let flow = flows[usize::try_from(which).unwrap()];
         let kills = random.between(1, KILLS_MAX);
         let lives = (0..kills).map(|_| Death::of(&mut random, flow)).collect();
         let named = random.happens(500);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::flows::{CLOCK, Flow, LOOP, ROLLBACK, TIMERS};
-use crate::judge;
+use crate::judge::{self, Course};
 use crate::life::{Ended, Life, Waited};
 use crate::world::{PATIENCE, World, table};
 
@@ -20,7 +20,7 @@ fn assert_as_it_should_be(world: &World, ended: &Ended) {
     let entries = world.settled_entries();
     let expected = Some(world.flow.end.code());
     assert_eq!(ended.code, expected, "{}\n{}", ended.story(), table(&entries));
-    let problems = judge::problems(world.flow, &entries, false);
+    let problems = judge::problems(world.flow, &entries, Course::default());
     assert!(problems.is_empty(), "{problems:?}\n{}", table(&entries));
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Deref;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -15,7 +16,21 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// A node that runs.
 pub(crate) struct Server {
     pub(crate) life: Life,
+    client: Client,
+}
+
+/// Someone who talks to a node, dead or alive.
+#[derive(Clone, Copy)]
+pub(crate) struct Client {
     pub(crate) address: SocketAddr,
+}
+
+impl Deref for Server {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
 }
 
 impl Server {
@@ -34,9 +49,18 @@ impl Server {
         }
         let line: Value = serde_json::from_str(&life.stdout()).unwrap();
         let address = line["address"].as_str().unwrap().parse().unwrap();
-        Ok(Self { life, address })
+        Ok(Self { life, client: Client { address } })
     }
 
+    /// The memory it holds, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let statistics =
+            std::fs::read_to_string(format!("/proc/{}/statm", self.life.id())).unwrap();
+        statistics.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    }
+}
+
+impl Client {
     /// Sends a request without listening for the answer.
     pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Option<TcpStream> {
         let mut stream = TcpStream::connect(self.address).ok()?;
@@ -89,13 +113,6 @@ impl Server {
         let (status, detail) = self.ask_for(PATIENCE, "GET", &path, "").expect("it is answered");
         assert_eq!(status, 200, "{name}: {detail}");
         detail["condition"].as_str().unwrap().to_owned()
-    }
-
-    /// The memory it holds, in bytes.
-    pub(crate) fn resident_bytes(&self) -> u64 {
-        let statistics =
-            std::fs::read_to_string(format!("/proc/{}/statm", self.life.id())).unwrap();
-        statistics.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
     }
 }
 
