@@ -111,6 +111,7 @@ fn records(name: &str, input: &str) -> Vec<Vec<u8>> {
         workflow: program.name.clone(),
         input: input.clone(),
         survival: None,
+        delay: Duration::ZERO,
     };
     let definitions = vec![(program, Arc::from(text))];
     let plan = Plan { definitions, starts: vec![start], events: vec![input.clone()] };
@@ -120,7 +121,7 @@ fn records(name: &str, input: &str) -> Vec<Vec<u8>> {
         WorldOptions { crash_per_mille: 20, lost_per_mille: 50, patience, ..Default::default() };
     let mut world = World::new(options, plan);
     world.run();
-    let mut records = world.node.disk.records();
+    let mut records = world.machines[0].node.disk.records();
     let parts: Vec<Vec<u8>> = records.iter().filter_map(|record| part(record)).collect();
     let bindings = vec![("x".to_owned(), input.clone())];
     let request = worker::Request { source: ".".to_owned(), input: input.clone(), bindings };

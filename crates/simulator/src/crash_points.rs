@@ -31,12 +31,13 @@ pub fn try_every_crash_point(flow: &Flow) -> Result<Trial, String> {
     let calm = run(flow, Vec::new());
     checkers::everything_that_always_holds(&calm)
         .map_err(|finding| format!("without any crash: {finding}\n{}", calm.trace))?;
-    let mut trial = Trial { acts: calm.services.acts(), records: calm.node.records, crashes: 0 };
-    for record in 1..=calm.node.records {
+    let mut trial =
+        Trial { acts: calm.services.acts(), records: calm.machines[0].node.records, crashes: 0 };
+    for record in 1..=calm.machines[0].node.records {
         for moment in Moment::ALL {
             let point = CrashPoint { record, moment };
             let world = run(flow, vec![point]);
-            if world.node.life == 0 {
+            if world.machines[0].node.life == 0 {
                 return Err(format!("the run never came to {point:?}\n{}", world.trace));
             }
             check(&calm, &world)

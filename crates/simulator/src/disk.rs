@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use outlast_engine::Position;
 use outlast_lineage::Digest;
 
+use crate::Random;
+
 /// The bytes before a record: four of length, eight of digest.
 const FRAME_HEAD: usize = 12;
 
@@ -61,6 +63,26 @@ impl Disk {
             frame.truncate(frame.len() - frame.len() / 3);
             self.synced.push((position, frame));
         }
+    }
+
+    /// Flips a bit of a record that others follow; says whether there is one.
+    ///
+    /// A bit of the very last record is left alone: its rot cannot be told from a torn write, which
+    /// is what a journal's own format has to take care of.
+    pub fn rot(&mut self, random: &mut Random) -> bool {
+        let Some(old) = self.synced.len().checked_sub(1).filter(|old| *old > 0) else {
+            return false;
+        };
+        let (_, frame) = &mut self.synced[random.index(old)];
+        let byte = random.index(frame.len());
+        frame[byte] ^= 1 << random.between(0, 7);
+        true
+    }
+
+    /// Whether a record that others follow is not what was written.
+    pub fn is_rotten(&self) -> bool {
+        let older = self.synced.len().saturating_sub(1);
+        self.synced[..older].iter().any(|(_, frame)| !is_whole(frame))
     }
 
     /// The records of the journal; a torn tail is cut off.
@@ -138,6 +160,18 @@ mod tests {
         disk.append(Position(4), &[9; 20]);
         disk.sync(Position(4));
         assert_eq!(firsts(&mut disk), [1, 2, 3, 9]);
+    }
+
+    #[test]
+    fn tells_rot_from_a_torn_tail() {
+        let mut torn = disk();
+        torn.crash(1, true);
+        assert!(!torn.is_rotten());
+        for seed in 0..20 {
+            let mut disk = disk();
+            assert!(disk.rot(&mut Random::new(seed)));
+            assert!(disk.is_rotten(), "seed {seed}");
+        }
     }
 
     #[test]

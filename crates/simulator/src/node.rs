@@ -9,7 +9,7 @@ use std::sync::Arc;
 use outlast_engine::{
     Action, Definition, Engine, EngineOptions, Input, Output, Position, RecoveryError,
 };
-use outlast_lineage::Time;
+use outlast_lineage::{NodeId, Time};
 use outlast_workflow::Program;
 
 use crate::Disk;
@@ -66,6 +66,10 @@ pub struct Node {
     pub records: u64,
     /// Which life this is; what was meant for an earlier one is lost.
     pub life: u64,
+    /// How many steps were taken, in all lives.
+    pub steps: u64,
+    /// After how many steps the engine is looked through; zero is never.
+    pub invariants_every: u64,
 }
 
 impl Node {
@@ -80,7 +84,22 @@ impl Node {
             crashes: crashes.into(),
             records: 0,
             life: 0,
+            steps: 0,
+            invariants_every: 1,
         }
+    }
+
+    /// The node's id.
+    pub const fn id(&self) -> NodeId {
+        self.options.node
+    }
+
+    /// A node that lost its disk comes back as a new one.
+    pub fn become_new(&mut self, id: NodeId) {
+        assert!(self.engine.is_none(), "a disk is lost while the node is down");
+        self.options.node = id;
+        self.disk = Disk::default();
+        self.life += 1;
     }
 
     /// Starts the node with what is on its disk; says whether it lived long enough to go on.
@@ -93,7 +112,9 @@ impl Node {
         let snapshots = self.disk.snapshots();
         let (engine, outputs) =
             Engine::recover(self.options.clone(), now, snapshots, records, compile)?;
-        engine.assert_invariants();
+        if self.invariants_every != 0 {
+            engine.assert_invariants();
+        }
         self.engine = Some(engine);
         Ok(self.take(outputs))
     }
@@ -117,7 +138,10 @@ impl Node {
     pub fn step(&mut self, now: Time, input: Input) -> bool {
         let Some(engine) = &mut self.engine else { return false };
         let outputs = engine.step(now, input);
-        engine.assert_invariants();
+        self.steps += 1;
+        if self.invariants_every != 0 && self.steps.is_multiple_of(self.invariants_every) {
+            engine.assert_invariants();
+        }
         self.take(outputs)
     }
 
@@ -172,12 +196,15 @@ impl Node {
     }
 
     /// Takes out what may leave now, in order.
-    pub fn released(&mut self) -> Vec<Action> {
-        let durable = self.durable;
-        let (leave, stay): (Vec<_>, Vec<_>) =
-            self.held.drain(..).partition(|output| output.after.is_none_or(|at| at <= durable));
-        self.held = stay.into();
-        leave.into_iter().map(|output| output.action).collect()
+    pub fn release(&mut self, leave: &mut Vec<Action>) {
+        for _ in 0..self.held.len() {
+            let Some(output) = self.held.pop_front() else { return };
+            if output.after.is_none_or(|at| at <= self.durable) {
+                leave.push(output.action);
+            } else {
+                self.held.push_back(output);
+            }
+        }
     }
 
     /// How many planned crashes have not come yet.

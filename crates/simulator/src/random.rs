@@ -32,6 +32,23 @@ impl Random {
     pub const fn happens(&mut self, per_mille: u64) -> bool {
         self.between(0, 999) < per_mille
     }
+
+    /// A place in a list of this length.
+    pub fn index(&mut self, length: usize) -> usize {
+        assert!(length > 0, "nothing can be picked from nothing");
+        usize::try_from(self.next() % length as u64).expect("it is below a length")
+    }
+
+    /// One of several.
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.index(choices.len())]
+    }
+
+    /// A generator of its own for one purpose, so that what others draw does not change it.
+    pub const fn apart(seed: u64, purpose: u64) -> Self {
+        let mut random = Self::new(seed ^ purpose.wrapping_mul(0xd134_2543_de82_ef95));
+        Self::new(random.next())
+    }
 }
 
 #[cfg(test)]

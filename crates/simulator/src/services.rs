@@ -3,120 +3,255 @@
 //!
 //! An operation is `http://HOST/WORD/NAME`, or a service type called `WORD NAME`, and the word says
 //! how it goes: `fail` definitely fails, `flaky` definitely fails twice and then works, anything
-//! else works.
+//! else works. What was done is answered with a `receipt`, which names the act; an undo that carries
+//! the receipt is known to undo that act. One without a receipt undoes the latest act of its name:
+//! the same path with another method, or the name behind `undo`.
 
 use std::collections::BTreeMap;
 
 use outlast_expressions::{Value, value};
-use outlast_lineage::{Digest, ExecutionId, Time};
+use outlast_lineage::{ExecutionId, NodeId, OperationKey, Time};
 use outlast_workflow::{Answer, Fault, FaultKind, Request, Target};
+
+use crate::ledger::{Act, Ledger};
 
 /// How often a `flaky` operation fails before it works.
 const FLAKY_FAILURES: usize = 2;
 
-/// One request that reached a service.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Visit {
-    /// When.
-    pub time: Time,
-    /// Whose.
-    pub execution: ExecutionId,
-    /// The key it carried.
-    pub key: String,
-    /// What was asked: the method, the path and the body.
-    pub operation: String,
-    /// The digest of the whole request.
-    pub request: Digest,
-    /// Whether the service acted: not if it failed, nor if it had acted on this key before.
-    pub acted: bool,
+/// What a service is given to tell one operation from another.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Key {
+    Derived(OperationKey),
+    Own(String),
 }
 
-/// All services, and the ledger of what they were asked.
+/// What is known of a key.
+#[derive(Clone, Debug)]
+struct Known {
+    /// The request it came with first.
+    target: Target,
+    operation: u32,
+    name: u32,
+    /// The answer it got when it was acted on.
+    answer: Option<Answer>,
+    acts: u32,
+}
+
+/// What came of a visit.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Visited {
+    /// The answer.
+    pub answer: Answer,
+    /// What was done, by its place in the ledger.
+    pub act: Option<usize>,
+    /// Whether it was only answered again, as nothing more was to be done.
+    pub repeated: bool,
+    /// What must not be.
+    pub finding: Option<String>,
+}
+
+/// All services, and the ledger of what they did.
 #[derive(Clone, Debug)]
 pub struct Services {
     /// Whether a key that was acted on gets the same answer again and nothing more happens.
     pub deduplicating: bool,
-    /// Everything that was asked, in order.
-    pub ledger: Vec<Visit>,
-    answers: BTreeMap<String, Answer>,
-    failures: BTreeMap<(ExecutionId, String), usize>,
+    /// Everything that was done, in order.
+    pub ledger: Ledger,
+    /// How often someone asked for something.
+    pub visits: u64,
+    keys: BTreeMap<Key, Known>,
+    failures: BTreeMap<(ExecutionId, u32), usize>,
 }
 
 impl Services {
     /// Services that nobody has asked yet.
-    pub const fn new(deduplicating: bool) -> Self {
+    pub fn new(deduplicating: bool) -> Self {
         Self {
             deduplicating,
-            ledger: Vec::new(),
-            answers: BTreeMap::new(),
+            ledger: Ledger::default(),
+            visits: 0,
+            keys: BTreeMap::new(),
             failures: BTreeMap::new(),
         }
     }
 
-    /// Does what is asked, and answers.
-    pub fn visit(&mut self, now: Time, execution: ExecutionId, request: &Request) -> Answer {
-        let key = request.key_text();
-        let (word, operation) = operation_of(&request.target);
-        let known = self.answers.get(&key).filter(|_| self.deduplicating).cloned();
-        let answer = known.clone().unwrap_or_else(|| self.act(execution, &word, &operation));
-        self.ledger.push(Visit {
-            time: now,
-            execution,
-            key: key.clone(),
-            operation,
-            request: Digest::of(format!("{:?}", request.target).as_bytes()),
-            acted: known.is_none() && matches!(answer, Answer::Succeeded(_)),
-        });
-        // A key is bound to what was done with it; a refusal did nothing.
-        if matches!(answer, Answer::Succeeded(_)) {
-            self.answers.insert(key, answer.clone());
+    /// Does what is asked, unless it is to fail, and answers.
+    pub fn visit(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        execution: ExecutionId,
+        request: &Request,
+        fails: bool,
+    ) -> Visited {
+        self.visits += 1;
+        let key = match &request.own_key {
+            Some(text) => Key::Own(text.clone()),
+            None => Key::Derived(request.key),
+        };
+        let mut finding = None;
+        let known = match self.keys.get(&key) {
+            Some(known) => {
+                if known.target != request.target {
+                    let first = self.ledger.operation(known.operation);
+                    let then = operation_of(&request.target);
+                    let key = request.key_text();
+                    finding = Some(format!("key {key} carried {first} and then {then}"));
+                }
+                known.clone()
+            }
+            None => Known {
+                target: request.target.clone(),
+                operation: self.ledger.intern(&operation_of(&request.target)),
+                name: self.ledger.intern(&name_of(&request.target)),
+                answer: None,
+                acts: 0,
+            },
+        };
+        if let Some(answer) = known.answer.clone().filter(|_| self.deduplicating) {
+            return Visited { answer, act: None, repeated: true, finding };
         }
-        answer
+        let visited = self.act(now, node, execution, (request, fails), known.clone());
+        // A key is bound to what was done with it; a refusal did nothing.
+        let known = match &visited.act {
+            Some(_) => {
+                Known { answer: Some(visited.answer.clone()), acts: known.acts + 1, ..known }
+            }
+            None => known,
+        };
+        self.keys.insert(key, known);
+        Visited { finding: finding.or(visited.finding), ..visited }
     }
 
-    fn act(&mut self, execution: ExecutionId, word: &str, operation: &str) -> Answer {
-        let failed = match word {
+    fn act(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        execution: ExecutionId,
+        (request, fails): (&Request, bool),
+        known: Known,
+    ) -> Visited {
+        let operation = known.operation;
+        if fails || self.fails(execution, operation, &request.target) {
+            let detail = format!("{} is out of order", self.ledger.operation(operation));
+            let fault = Fault::new(FaultKind::Communication, "Service failed", detail);
+            let answer = Answer::Failed(fault.with_status(503));
+            return Visited { answer, act: None, repeated: false, finding: None };
+        }
+        let receipt = receipt(request, known.acts);
+        let answer = answer(self.ledger.operation(operation), &receipt, &request.target);
+        let act = Act {
+            time: now,
+            node,
+            execution,
+            key: request.key,
+            operation,
+            name: known.name,
+            effect: request.effect,
+            undo: request.undo,
+            readonly: request.readonly,
+            undoes: None,
+            undone_by: None,
+            is_certain: true,
+            is_orphan: false,
+        };
+        let carried = if request.undo { carried_receipt(payload(&request.target)) } else { None };
+        let subject = subject_of(&request.target);
+        let (place, finding) = self.ledger.enter(act, receipt, subject, carried.as_deref());
+        Visited { answer: Answer::Succeeded(answer), act: Some(place), repeated: false, finding }
+    }
+
+    fn fails(&mut self, execution: ExecutionId, operation: u32, target: &Target) -> bool {
+        match word_of(target) {
             "fail" => true,
             "flaky" => {
-                let failures = self.failures.entry((execution, operation.to_owned())).or_default();
+                let failures = self.failures.entry((execution, operation)).or_default();
                 *failures += 1;
                 *failures <= FLAKY_FAILURES
             }
             _ => false,
-        };
-        if failed {
-            let detail = format!("{operation} is out of order");
-            let fault = Fault::new(FaultKind::Communication, "Service failed", detail);
-            return Answer::Failed(fault.with_status(503));
         }
-        Answer::Succeeded(value::object([("done", value::string(operation))]))
     }
 
-    /// Everything that services acted on, with how often, whoever asked.
+    /// Everything that services did, with how often, whoever asked.
     pub fn acts(&self) -> BTreeMap<String, usize> {
         let mut acts = BTreeMap::new();
-        for visit in self.ledger.iter().filter(|visit| visit.acted) {
-            *acts.entry(visit.operation.clone()).or_default() += 1;
+        for act in self.ledger.iter() {
+            *acts.entry(self.ledger.operation(act.operation).to_owned()).or_default() += 1;
         }
         acts
     }
 }
 
-/// How an operation goes, and what it is called.
-fn operation_of(target: &Target) -> (String, String) {
+/// Names an act: by its key, and by how often the key was acted on before.
+fn receipt(request: &Request, before: u32) -> String {
+    let key = match &request.own_key {
+        Some(text) => outlast_lineage::Digest::of(text.as_bytes()).short(),
+        None => request.key.digest().short(),
+    };
+    if before == 0 { format!("{key:016x}") } else { format!("{key:016x}-{before}") }
+}
+
+fn answer(operation: &str, receipt: &str, target: &Target) -> Value {
+    let done = ("done", value::string(operation));
+    let receipt = ("receipt", value::string(receipt));
+    // Flows that count on what the activity before them gave hand a state on.
+    match value::get(payload(target), "state").and_then(value::as_i64) {
+        Some(state) => value::object([done, receipt, ("state", value::integer(state + 1))]),
+        None => value::object([done, receipt]),
+    }
+}
+
+/// The receipt that a request carries somewhere.
+fn carried_receipt(payload: &Value) -> Option<String> {
+    if let Some(receipt) = value::get(payload, "receipt").and_then(value::as_str) {
+        return Some(receipt.to_owned());
+    }
+    value::members(payload).find_map(|(_, member)| carried_receipt(member))
+}
+
+const fn payload(target: &Target) -> &Value {
     match target {
-        Target::Http { method, uri, body, .. } => {
-            let path = uri.splitn(4, '/').nth(3).unwrap_or_default();
-            let word = path.split('/').next().unwrap_or_default().to_owned();
-            let body = match body {
-                Value::Null => String::new(),
-                body => format!(" {body}"),
-            };
-            (word, format!("{method} {path}{body}"))
-        }
-        Target::Catalog { name, version, arguments } => {
-            let word = name.split(' ').next().unwrap_or_default().to_owned();
-            (word, format!("{name}:{version} {arguments}"))
-        }
+        Target::Http { body, .. } => body,
+        Target::Catalog { arguments, .. } => arguments,
+    }
+}
+
+/// The word that says how an operation goes.
+fn word_of(target: &Target) -> &str {
+    match target {
+        Target::Http { uri, .. } => path_of(uri).split('/').next().unwrap_or_default(),
+        Target::Catalog { name, .. } => name.split(' ').next().unwrap_or_default(),
+    }
+}
+
+fn path_of(uri: &str) -> &str {
+    uri.splitn(4, '/').nth(3).unwrap_or_default()
+}
+
+/// What an operation and its undo have in common.
+fn subject_of(target: &Target) -> &str {
+    match target {
+        Target::Http { uri, .. } => path_of(uri),
+        Target::Catalog { name, .. } => name.strip_prefix("undo ").unwrap_or(name),
+    }
+}
+
+/// What an operation is called, whatever it is given.
+fn name_of(target: &Target) -> String {
+    match target {
+        Target::Http { method, uri, .. } => format!("{method} {}", path_of(uri)),
+        Target::Catalog { name, .. } => name.clone(),
+    }
+}
+
+/// What an operation is called, with what it is given.
+fn operation_of(target: &Target) -> String {
+    match target {
+        Target::Http { method, uri, body, .. } => match body {
+            Value::Null => format!("{method} {}", path_of(uri)),
+            body => format!("{method} {} {body}", path_of(uri)),
+        },
+        Target::Catalog { name, version, arguments } => format!("{name}:{version} {arguments}"),
     }
 }

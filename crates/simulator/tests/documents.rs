@@ -101,6 +101,7 @@ fn plan(texts: &[&str]) -> Plan {
         workflow: first.name.clone(),
         input: value::object([]),
         survival: None,
+        delay: std::time::Duration::ZERO,
     };
     Plan { starts: vec![start], events: Vec::new(), definitions }
 }

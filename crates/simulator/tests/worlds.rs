@@ -38,7 +38,7 @@ fn world(options: WorldOptions) -> World {
 fn the_same_seed_gives_the_same_trace() {
     let options = || WorldOptions { seed: 7, crash_per_mille: 50, ..WorldOptions::default() };
     let (first, second) = (world(options()), world(options()));
-    assert!(first.node.life > 0, "something went wrong in it");
+    assert!(first.machines[0].node.life > 0, "something went wrong in it");
     assert_eq!(first.trace, second.trace);
     let other = world(WorldOptions { seed: 8, ..options() });
     assert_ne!(first.trace, other.trace);
@@ -61,7 +61,7 @@ fn whatever_crashes_one_complete_run_is_left() {
             .and_then(|()| checkers::outcomes_are_the_same(&calm, &world))
             .and_then(|()| checkers::services_did_the_same(&calm, &world));
         assert_eq!(finding, Ok(()), "seed {seed}\n{}", world.trace);
-        lives += world.node.life;
+        lives += world.machines[0].node.life;
     }
     assert!(lives > 20, "only {lives} crashes in ten worlds");
 }
@@ -96,7 +96,8 @@ fn a_pivot_is_done_at_most_once_even_by_a_provider_that_does_not_deduplicate() {
             let mut world = World::new(options, plan());
             world.run();
             assert_eq!(checkers::no_key_is_acted_on_twice(&world), Ok(()), "{record} {moment:?}");
-            let waits = world.node.engine().is_some_and(|engine| engine.counters().parked == 1);
+            let waits =
+                world.machines[0].node.engine().is_some_and(|engine| engine.counters().parked == 1);
             // Either it is known how it ended, or a person is asked.
             assert!(waits != world.client.is_content(), "{record} {moment:?}\n{}", world.trace);
             ended += usize::from(!waits);

@@ -186,6 +186,7 @@ pub(crate) fn plan(programs: &[Arc<Program>], starts: u8) -> Plan {
         workflow: first.name.clone(),
         input: value::object([("number", value::integer(i64::from(number)))]),
         survival: None,
+        delay: std::time::Duration::ZERO,
     };
     Plan {
         definitions: programs

@@ -1,0 +1,176 @@
+//! What remains of what was done to the outside.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use outlast_engine::Strategy;
+use outlast_lineage::ExecutionId;
+use outlast_workflow::Outcome;
+
+use super::Finding;
+use crate::{Act, FaultKind, World};
+
+/// What one run of a plan does when nothing fails: how executions end, and what then stands.
+#[derive(Clone, Debug)]
+pub struct Expectation {
+    executions: BTreeMap<ExecutionId, Expected>,
+    /// The names of what can be undone.
+    undoable: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Expected {
+    outcome: &'static str,
+    standing: BTreeMap<String, usize>,
+    undos: usize,
+}
+
+impl Expectation {
+    /// Reads it off a world without faults.
+    pub fn of(calm: &World) -> Self {
+        let ended = calm.client.ended.iter();
+        let executions = ended.map(|(id, outcome)| {
+            let standing = standing(calm, *id).map(|act| name(calm, act).to_owned());
+            let mut counts = BTreeMap::new();
+            standing.for_each(|name| *counts.entry(name).or_default() += 1);
+            let undos = calm.services.ledger.of(*id).filter(|act| act.undo).count();
+            (*id, Expected { outcome: word(outcome), standing: counts, undos })
+        });
+        let executions = executions.collect();
+        Self { executions, undoable: calm.undoable().map(str::to_owned).collect() }
+    }
+}
+
+/// When an execution has ended, what stands is what one run does, or nothing if it was rolled back;
+/// everything else is undone.
+///
+/// What a service without a memory for keys was asked twice because an answer was lost may stand
+/// twice, and so may what only a lost disk knew of; nothing else may.
+pub fn net_effects_are_those_of_one_run(calm: &Expectation, world: &World) -> Finding {
+    // Nobody can tell what stands if nobody can tell what was undone.
+    if world.services.ledger.unpaired > 0 {
+        return Ok(());
+    }
+    let ended = world.client.ended.iter();
+    for (id, outcome) in ended.filter(|(id, _)| !world.client.forgiven.contains(id)) {
+        let Some(expected) = calm.executions.get(id) else { continue };
+        effects_of_one(calm, world, *id, word(outcome), expected)
+            .map_err(|finding| format!("{id} is {}, but {finding}", word(outcome)))?;
+    }
+    Ok(())
+}
+
+fn effects_of_one(
+    calm: &Expectation,
+    world: &World,
+    id: ExecutionId,
+    outcome: &'static str,
+    expected: &Expected,
+) -> Finding {
+    let as_planned = outcome == expected.outcome;
+    if !as_planned && !services_had_faults(world) {
+        return Err(format!("it is {} when nothing fails", expected.outcome));
+    }
+    let mut stands: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for act in standing(world, id) {
+        let (certain, doubtful) = stands.entry(name(world, act)).or_default();
+        *if is_certain(world, act) { certain } else { doubtful } += 1;
+    }
+    let names: BTreeSet<&str> =
+        stands.keys().copied().chain(expected.standing.keys().map(String::as_str)).collect();
+    let solo = strategy_of(world, id) == Strategy::None;
+    for name in names {
+        let (certain, doubtful) = stands.get(name).copied().unwrap_or_default();
+        let once = expected.standing.get(name).copied().unwrap_or(0);
+        let undoable = calm.undoable.contains(name);
+        // What cannot be undone may have been done by those who lost, too.
+        let most = if undoable || solo { once } else { usize::MAX };
+        let (least, most) = match outcome {
+            _ if as_planned => (once, most),
+            "compensated" if undoable => (0, 0),
+            _ => (0, most),
+        };
+        if certain > most || certain + doubtful < least {
+            return Err(format!("{name} stands {} times, {once} in one run", certain + doubtful));
+        }
+    }
+    Ok(())
+}
+
+/// What was undone was undone after everything that came later in the same line and had to go too.
+pub fn undos_come_in_reverse_order(world: &World) -> Finding {
+    let ledger = &world.services.ledger;
+    for start in &world.client.plan().starts {
+        let undone: Vec<(&Act, usize)> =
+            ledger.of(start.id).filter_map(|act| act.undone_by.map(|undo| (act, undo))).collect();
+        for (earlier, undo_of_earlier) in &undone {
+            let is_later = |later: &&(&Act, usize)| {
+                let (later, _) = later;
+                let same_line = later.effect.branch == earlier.effect.branch
+                    && later.effect.point.author == earlier.effect.point.author
+                    && later.effect.point.epoch == earlier.effect.point.epoch;
+                same_line && later.effect.point.number > earlier.effect.point.number
+            };
+            let undone_at = ledger.act(*undo_of_earlier).time;
+            for (later, undo_of_later) in undone.iter().filter(is_later) {
+                if later.time < undone_at && *undo_of_later > *undo_of_earlier {
+                    let (first, second) = (name(world, earlier), name(world, later));
+                    return Err(format!(
+                        "{first} of {} was undone before {second}, which came later",
+                        start.id
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A run without faults undoes nothing that one node alone would not undo; active replication does.
+pub fn no_compensation_without_a_fault(calm: &Expectation, world: &World) -> Finding {
+    if !world.options().faults.is_empty() {
+        return Ok(());
+    }
+    for (id, expected) in &calm.executions {
+        let undos = world.services.ledger.of(*id).filter(|act| act.undo).count();
+        if undos > expected.undos && strategy_of(world, *id) != Strategy::Active {
+            return Err(format!("{id} undid {undos} things though nothing had failed"));
+        }
+    }
+    Ok(())
+}
+
+fn standing(world: &World, id: ExecutionId) -> impl Iterator<Item = &Act> {
+    let acts = world.services.ledger.of(id);
+    acts.filter(|act| !act.undo && !act.readonly && act.undone_by.is_none())
+}
+
+fn name<'w>(world: &'w World, act: &Act) -> &'w str {
+    world.services.ledger.operation(act.name)
+}
+
+const fn is_certain(world: &World, act: &Act) -> bool {
+    !act.is_orphan && (world.services.deduplicating || act.is_certain)
+}
+
+fn services_had_faults(world: &World) -> bool {
+    let of_services = |kind| {
+        matches!(kind, FaultKind::ServiceErrors | FaultKind::LostAnswers | FaultKind::SlowServices)
+    };
+    world.options().lost_per_mille > 0
+        || world.options().faults.iter().any(|fault| of_services(fault.kind))
+}
+
+fn strategy_of(world: &World, id: ExecutionId) -> Strategy {
+    let plan = world.client.plan();
+    let start = plan.starts.iter().position(|start| start.id == id);
+    start.map_or(Strategy::None, |start| plan.survival(start).strategy)
+}
+
+const fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed(_) => "completed",
+        Outcome::Faulted(_) => "faulted",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Compensated(_) => "compensated",
+    }
+}

@@ -1,0 +1,133 @@
+//! What must hold in a world. Each checker is a sentence; it says what it found instead.
+//!
+//! What can be told at once is looked at as it happens and stops the world (`World::finding`): that no
+//! key carries two requests, that nothing is undone twice, that no answer changes, that nothing
+//! acknowledged is unknown to its only node. The rest is looked at when the world has come to rest.
+
+mod effects;
+
+use std::collections::BTreeMap;
+
+use crate::World;
+
+pub use effects::{
+    Expectation, net_effects_are_those_of_one_run, no_compensation_without_a_fault,
+    undos_come_in_reverse_order,
+};
+
+/// A sentence that does not hold, and what was found instead.
+pub type Finding = Result<(), String>;
+
+/// Checks everything that holds for every run, whatever the flow.
+pub fn everything_that_always_holds(world: &World) -> Finding {
+    nothing_was_found_meanwhile(world)?;
+    every_execution_ends(world)?;
+    nobody_is_refused(world)?;
+    nothing_acknowledged_is_lost(world)?;
+    no_key_is_acted_on_twice(world)
+}
+
+/// Everything that holds when a world has come to rest, given what one run does when nothing fails.
+pub fn everything_at_rest(calm: &Expectation, world: &World) -> Finding {
+    nothing_was_found_meanwhile(world)?;
+    every_execution_ends(world)?;
+    nobody_is_refused(world)?;
+    nothing_acknowledged_is_lost(world)?;
+    if world.services.deduplicating {
+        no_key_is_acted_on_twice(world)?;
+    }
+    every_node_says_the_same(world)?;
+    net_effects_are_those_of_one_run(calm, world)?;
+    undos_come_in_reverse_order(world)?;
+    no_compensation_without_a_fault(calm, world)
+}
+
+/// What is looked at as it happens held all the time.
+pub fn nothing_was_found_meanwhile(world: &World) -> Finding {
+    world.finding().map_or(Ok(()), |finding| Err(finding.to_owned()))
+}
+
+/// Once faults stop, every execution comes to an end.
+pub fn every_execution_ends(world: &World) -> Finding {
+    if world.client.is_content() { Ok(()) } else { Err("the client still waits".to_owned()) }
+}
+
+/// Nobody is refused what is in order.
+pub fn nobody_is_refused(world: &World) -> Finding {
+    match world.client.refusals.first() {
+        None => Ok(()),
+        Some(refusal) => Err(format!("refused: {refusal}")),
+    }
+}
+
+/// Whatever the client was told is still so.
+pub fn nothing_acknowledged_is_lost(world: &World) -> Finding {
+    let client = &world.client;
+    for id in client.acknowledged.difference(&client.forgiven) {
+        if !client.ended.contains_key(id) {
+            return Err(format!("{id} was acknowledged, and nobody knows how it ended"));
+        }
+    }
+    Ok(())
+}
+
+/// When all is over, some node knows each execution, and all that know it say the same.
+pub fn every_node_says_the_same(world: &World) -> Finding {
+    let client = &world.client;
+    for start in &client.plan().starts {
+        if client.forgiven.contains(&start.id) {
+            continue;
+        }
+        let mut said = client.said.range((start.id, 0)..=(start.id, usize::MAX)).peekable();
+        if said.peek().is_none() {
+            return Err(format!("no node knows {} any more", start.id));
+        }
+        // That they said nothing different was looked at when they said it.
+        if let Some(((_, place), _)) = said.find(|(_, outcome)| outcome.is_none()) {
+            return Err(format!("{} has not ended at node {}", start.id, place + 1));
+        }
+    }
+    Ok(())
+}
+
+/// No service acts twice on one key.
+pub fn no_key_is_acted_on_twice(world: &World) -> Finding {
+    let mut acted = BTreeMap::new();
+    for act in world.services.ledger.iter() {
+        if let Some(operation) = acted.insert(act.key, act.operation) {
+            let operation = world.services.ledger.operation(operation);
+            return Err(format!("{operation} was done twice with key {}", act.key));
+        }
+    }
+    Ok(())
+}
+
+/// What the services did is what they do in a world without faults: one complete run, or exactly
+/// its compensation.
+pub fn services_did_the_same(calm: &World, world: &World) -> Finding {
+    let (expected, found) = (calm.services.acts(), world.services.acts());
+    if expected == found {
+        return Ok(());
+    }
+    let operations = expected.keys().chain(found.keys());
+    let different =
+        operations.filter(|operation| expected.get(*operation) != found.get(*operation));
+    let list: Vec<_> = different
+        .map(|operation| {
+            let count = |acts: &BTreeMap<String, usize>| acts.get(operation).copied().unwrap_or(0);
+            format!("{operation}: {} instead of {}", count(&found), count(&expected))
+        })
+        .collect();
+    Err(format!("services did something else: {}", list.join("; ")))
+}
+
+/// Every execution ended as it does in a world without faults.
+pub fn outcomes_are_the_same(calm: &World, world: &World) -> Finding {
+    for (id, expected) in &calm.client.ended {
+        let found = world.client.ended.get(id);
+        if found != Some(expected) {
+            return Err(format!("{id} ended as {found:?} instead of {expected:?}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! What was done to the outside: every act, and which act undid which.
+
+use std::collections::BTreeMap;
+
+use outlast_lineage::{EffectId, ExecutionId, NodeId, OperationKey, Time};
+
+/// One thing that a service did.
+#[derive(Clone, Debug)]
+pub struct Act {
+    /// When.
+    pub time: Time,
+    /// Which node asked for it.
+    pub node: NodeId,
+    /// Whose it is.
+    pub execution: ExecutionId,
+    /// The key it was asked with.
+    pub key: OperationKey,
+    /// What was done, as `Ledger::operation` tells, with what it was given.
+    pub operation: u32,
+    /// The same without what it was given.
+    pub name: u32,
+    /// The effect that the execution had in mind.
+    pub effect: EffectId,
+    /// Whether it undoes something.
+    pub undo: bool,
+    /// Whether it only reads.
+    pub readonly: bool,
+    /// The act it undoes, if that is known.
+    pub undoes: Option<usize>,
+    /// The act that undid it.
+    pub undone_by: Option<usize>,
+    /// Whether the answer reached the one who asked and was written down. If not, it will be asked
+    /// for again, which a service without a memory for keys cannot tell from a new act.
+    pub is_certain: bool,
+    /// Whether the node that asked for it lost its disk, so that perhaps nobody knows of it.
+    pub is_orphan: bool,
+}
+
+/// Everything that was done, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    acts: Vec<Act>,
+    operations: Vec<String>,
+    numbers: BTreeMap<String, u32>,
+    receipts: BTreeMap<String, usize>,
+    /// Acts that are not undone, by execution and what they are about; the latest is last.
+    standing: BTreeMap<(ExecutionId, String), Vec<usize>>,
+    by_execution: BTreeMap<ExecutionId, Vec<usize>>,
+    /// How many undos there were of which nobody can tell what they undid.
+    pub unpaired: u64,
+}
+
+impl Ledger {
+    /// The number of an operation.
+    pub(crate) fn intern(&mut self, operation: &str) -> u32 {
+        if let Some(number) = self.numbers.get(operation) {
+            return *number;
+        }
+        let number = u32::try_from(self.operations.len()).expect("flows are finite");
+        self.operations.push(operation.to_owned());
+        self.numbers.insert(operation.to_owned(), number);
+        number
+    }
+
+    /// What an operation is called.
+    pub fn operation(&self, number: u32) -> &str {
+        &self.operations[number as usize]
+    }
+
+    /// All acts, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Act> {
+        self.acts.iter()
+    }
+
+    /// How many acts there were.
+    pub const fn len(&self) -> usize {
+        self.acts.len()
+    }
+
+    /// Whether nothing was done.
+    pub const fn is_empty(&self) -> bool {
+        self.acts.is_empty()
+    }
+
+    /// The acts of an execution, in order.
+    pub fn of(&self, execution: ExecutionId) -> impl Iterator<Item = &Act> {
+        let places = self.by_execution.get(&execution);
+        places.into_iter().flatten().map(|place| &self.acts[*place])
+    }
+
+    /// An act by its place.
+    pub fn act(&self, place: usize) -> &Act {
+        &self.acts[place]
+    }
+
+    /// Whether the key of an act was acted on before.
+    pub(crate) fn repeats(&self, place: usize) -> bool {
+        let act = &self.acts[place];
+        let before = self.by_execution.get(&act.execution).into_iter().flatten();
+        before.rev().skip(1).any(|other| self.acts[*other].key == act.key)
+    }
+
+    /// The one who asked does not know what became of an act.
+    pub(crate) fn doubt(&mut self, place: usize) {
+        self.acts[place].is_certain = false;
+    }
+
+    /// A node lost its disk: perhaps nobody knows what it did.
+    pub(crate) fn orphan(&mut self, node: NodeId) {
+        for act in self.acts.iter_mut().filter(|act| act.node == node) {
+            act.is_orphan = true;
+        }
+    }
+
+    /// Enters an act with its receipt and what it is about, and pairs it with the act it undoes. Says
+    /// where it is, and what must not be.
+    pub(crate) fn enter(
+        &mut self,
+        act: Act,
+        receipt: String,
+        subject: &str,
+        carried: Option<&str>,
+    ) -> (usize, Option<String>) {
+        let place = self.acts.len();
+        let (undo, execution) = (act.undo, act.execution);
+        self.acts.push(act);
+        self.by_execution.entry(execution).or_default().push(place);
+        if undo {
+            let finding = self.pair(place, subject, carried);
+            return (place, finding);
+        }
+        self.receipts.insert(receipt, place);
+        self.standing.entry((execution, subject.to_owned())).or_default().push(place);
+        (place, None)
+    }
+
+    fn pair(&mut self, undo: usize, subject: &str, carried: Option<&str>) -> Option<String> {
+        let execution = self.acts[undo].execution;
+        let by_receipt = carried.and_then(|receipt| self.receipts.get(receipt).copied());
+        let by_subject = || {
+            let standing = self.standing.get(&(execution, subject.to_owned()))?;
+            standing.iter().rev().find(|place| self.acts[**place].undone_by.is_none()).copied()
+        };
+        let Some(undone) = by_receipt.or_else(by_subject) else {
+            let repeats = self.acts[..undo].iter().any(|act| act.key == self.acts[undo].key);
+            self.unpaired += u64::from(!repeats);
+            return None;
+        };
+        self.acts[undo].undoes = Some(undone);
+        let before = self.acts[undone].undone_by.replace(undo)?;
+        let (first, second) = (&self.acts[before], &self.acts[undo]);
+        // Asking again with the same key is all that can be done when the answer was lost.
+        if first.key == second.key && !first.is_certain {
+            return None;
+        }
+        let operation = self.operation(self.acts[undone].operation);
+        Some(format!("{operation} of {execution} was undone twice"))
+    }
+}

@@ -1,0 +1,139 @@
+//! Situations that must come up now and then, or a swarm of worlds proves little.
+//!
+//! The world counts what it sees itself. What only an engine knows reaches it by reports and by the
+//! engine's counters: `of_report` is the place to name such a situation.
+
+use outlast_engine::Report;
+use outlast_workflow::Happening;
+
+macro_rules! situations {
+    ($($(#[$doc:meta])* $name:ident => $words:literal,)*) => {
+        /// Something that is interesting to have happened.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Situation {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Situation {
+            /// All situations, in order.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// What it is called.
+            pub const fn words(self) -> &'static str {
+                match self {
+                    $(Self::$name => $words,)*
+                }
+            }
+        }
+    };
+}
+
+situations! {
+    /// A node crashed while a record was written and not synced.
+    CrashWithUnsynced => "crash with unsynced records",
+    /// A node crashed while a call of it was under way.
+    CrashWithCall => "crash with a call under way",
+    /// A record was torn by a crash.
+    TornRecord => "torn record",
+    /// A record rotted on a disk, and a recovery noticed.
+    RotFound => "rot found at recovery",
+    /// A node lost its disk.
+    DiskLost => "disk lost",
+    /// A node that lost its disk was fenced out.
+    Fenced => "lost node fenced out",
+    /// A sync failed and the node stopped.
+    SyncFailed => "sync failed",
+    /// A disk was full.
+    DiskFull => "disk full",
+    /// All nodes were down at once.
+    AllDown => "all nodes down at once",
+    /// A node woke up and found inputs that had waited.
+    WokeToBacklog => "woke up to a backlog",
+    /// A message was lost because its link was cut.
+    MessageCut => "message cut off",
+    /// A message that was on its way when its link was cut arrived nevertheless.
+    MessageSlippedThrough => "message slipped through a cut",
+    /// A message arrived that was meant for an earlier life of its receiver.
+    MessageToNextLife => "message reached a later life",
+    /// A service acted and its answer was lost.
+    AnswerLost => "answer lost",
+    /// A service was asked again with a key it had acted on, and acted no more.
+    Deduplicated => "repeated call deduplicated",
+    /// A service that knows no keys acted again on one.
+    ActedAgain => "repeated call acted again",
+    /// A service definitely failed because it was told to by a fault.
+    ServiceFailed => "service failed",
+    /// Something was undone.
+    Undone => "act undone",
+    /// Something waits for a person.
+    Parked => "parked",
+    /// A client turned to another node.
+    AskedElsewhere => "client asked elsewhere",
+    /// A client was refused for now, and asked again.
+    RefusedForNow => "refused for now",
+    /// An execution went on from where a crash had left it.
+    WentOnAfterCrash => "went on after a crash",
+    /// Two nodes both took themselves for the primary of one execution.
+    TwoPrimaries => "two primaries at once",
+    /// An election ended in a tie.
+    VoteTie => "vote tie",
+    /// A new primary went on from a state that was not the newest one anywhere.
+    OldStateTaken => "old state taken over",
+    /// A node crashed while the result was being agreed on.
+    CrashInAgreement => "crash while agreeing on the result",
+    /// A node crashed while losers were compensated.
+    CrashInCompensation => "crash while compensating losers",
+    /// A node crashed while an ended execution was being forgotten.
+    CrashInForgetting => "crash while forgetting",
+    /// The lineage of a pivot was decided.
+    PivotDecided => "pivot decided",
+    /// A primary without a majority paused because undoing would have cost too much.
+    BudgetPause => "paused for its budget",
+}
+
+impl Situation {
+    /// The situation that a report of an engine tells of.
+    pub fn of_report(report: &Report) -> Option<Self> {
+        let Report::Happened { happenings, .. } = report else { return None };
+        happenings.iter().find_map(|happening| match happening {
+            Happening::Parked(..) => Some(Self::Parked),
+            _ => None,
+        })
+    }
+}
+
+/// How often each situation came up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Situations {
+    counts: Vec<u64>,
+}
+
+impl Default for Situations {
+    fn default() -> Self {
+        Self { counts: vec![0; Situation::ALL.len()] }
+    }
+}
+
+impl Situations {
+    /// Counts one more.
+    pub fn saw(&mut self, situation: Situation) {
+        self.counts[situation as usize] += 1;
+    }
+
+    /// How often it came up.
+    pub fn count(&self, situation: Situation) -> u64 {
+        self.counts[situation as usize]
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        for (all, more) in self.counts.iter_mut().zip(&other.counts) {
+            *all += more;
+        }
+    }
+
+    /// Every situation with how often it came up.
+    pub fn iter(&self) -> impl Iterator<Item = (Situation, u64)> {
+        Situation::ALL.iter().map(|situation| (*situation, self.count(*situation)))
+    }
+}

@@ -1,0 +1,204 @@
+//! Carrying out what nodes want done, and what happens around a node that dies.
+
+use std::time::Duration;
+
+use outlast_engine::{Action, Caller, Reply, Report};
+use outlast_expressions::{Filter, Value};
+use outlast_lineage::NodeId;
+use outlast_workflow::program::Undo;
+use outlast_workflow::{EvaluationRequest, Happening, TaskId};
+
+use super::occurrence::{Call, Evaluated, Occurrence, Parcel};
+use super::{Situation, World};
+use crate::Latency;
+use crate::client::Taken;
+
+/// How long a worker takes to evaluate something.
+const EVALUATION: Latency = Latency::Uniform(100, 5_000);
+
+impl World {
+    /// Does what may leave; says whether the node is still up.
+    pub(super) fn carry_out(&mut self, place: usize) -> bool {
+        let mut actions = std::mem::take(&mut self.released);
+        self.machines[place].node.release(&mut actions);
+        let left = !actions.is_empty();
+        for action in actions.drain(..) {
+            self.act(place, action);
+        }
+        self.released = actions;
+        if left && !self.machines[place].node.outlives_its_outputs() {
+            return false;
+        }
+        let per_mille = self.options.crash_per_mille;
+        if left && per_mille > 0 && self.random.happens(per_mille) {
+            self.fall(place);
+            return false;
+        }
+        true
+    }
+
+    fn act(&mut self, place: usize, action: Action) {
+        match action {
+            Action::Call { execution, ticket, request } => {
+                let machine = &mut self.machines[place];
+                machine.calls += 1;
+                let (life, node) = (machine.node.life, machine.id());
+                self.say(Some(place), format_args!("calls {:?}", request.target));
+                let call = Call { place, life, node, execution, ticket, request };
+                let at = self.drawn(self.service);
+                self.agenda.note(at, Occurrence::Reached(Box::new(call)));
+            }
+            Action::Abandon { execution, ticket } => {
+                for act in self.machines[place].abandon(execution, ticket) {
+                    self.services.ledger.doubt(act);
+                }
+            }
+            Action::Evaluate { execution, ticket, request } => {
+                let life = self.machines[place].node.life;
+                let (at, result) = (self.drawn(EVALUATION), evaluate(&request));
+                let evaluated = Evaluated { place, life, execution, ticket, result };
+                self.agenda.note(at, Occurrence::Evaluated(Box::new(evaluated)));
+            }
+            Action::Send { to, message } => self.send(place, to, message),
+            Action::SetAlarm(alarm) => {
+                self.machines[place].alarm = alarm;
+                self.ring_later(place);
+            }
+            Action::Reply { caller, reply } => self.reply(place, caller, reply),
+            Action::Snapshot { subject, bytes, .. } => {
+                self.machines[place].node.disk.change_snapshot(subject.key(), Some(bytes));
+            }
+            Action::Forget(subject) => {
+                self.machines[place].node.disk.change_snapshot(subject.key(), None);
+            }
+            Action::Compactable { replay_from } => {
+                self.machines[place].node.disk.compact(replay_from);
+            }
+            Action::Persist { .. } => unreachable!("records are written, not released"),
+            Action::Report(report) => {
+                if let Some(situation) = Situation::of_report(&report) {
+                    self.saw(situation);
+                }
+                if self.options.learns {
+                    self.learn(&report);
+                }
+            }
+        }
+    }
+
+    /// Finds out which calls can be undone.
+    fn learn(&mut self, report: &Report) {
+        let Report::Happened { execution, happenings, .. } = report else { return };
+        let plan = self.client.plan();
+        let Some(start) = plan.starts.iter().find(|start| start.id == *execution) else { return };
+        let Some(program) = plan.program_of(start) else { return };
+        let can_be_undone = |task: &TaskId| {
+            let traits = &program.tasks[task.0 as usize].traits;
+            let compensation = traits.compensation.as_ref();
+            compensation.is_some_and(|compensation| matches!(compensation.undo, Undo::Run(_)))
+        };
+        for happening in happenings {
+            if let Happening::Called(task, key) = happening
+                && can_be_undone(task)
+            {
+                self.undoable_keys.insert(key.clone());
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, to: NodeId, message: Vec<u8>) {
+        let bytes = message.len();
+        let Some(there) = self.machines.iter().position(|machine| machine.id() == to) else {
+            return self
+                .say(Some(from), format_args!("sends {bytes} bytes to node {}, gone", to.0));
+        };
+        let arrivals = self.network.send(&mut self.random, self.now, (from, there), bytes);
+        let fate = if arrivals[0].is_some() { "" } else { ", lost" };
+        self.say(Some(from), format_args!("sends {bytes} bytes to node {}{fate}", to.0));
+        if arrivals[0].is_none() && self.network.is_cut(from, there) {
+            self.saw(Situation::MessageCut);
+        }
+        let id = self.machines[from].id();
+        let life = self.machines[there].node.life;
+        let mut parcel = Some(Parcel { from: (from, id), to: (there, to), life, message });
+        if let (Some(at), Some(first)) = (arrivals[1], &parcel) {
+            let copy = Parcel { message: first.message.clone(), ..*first };
+            self.agenda.note(at, Occurrence::Arrived(Box::new(copy)));
+        }
+        if let (Some(at), Some(parcel)) = (arrivals[0], parcel.take()) {
+            self.agenda.note(at, Occurrence::Arrived(Box::new(parcel)));
+        }
+    }
+
+    fn reply(&mut self, place: usize, caller: Caller, reply: Reply) {
+        self.say(Some(place), format_args!("tells the client {reply:?}"));
+        match self.client.takes(caller, reply) {
+            Taken::Nothing => {}
+            Taken::Fulfilled(next) => {
+                for (wish, delay) in next {
+                    self.agenda.note(self.now.after(delay), Occurrence::Wished(wish));
+                }
+            }
+            Taken::Later(wish) => {
+                self.saw(Situation::RefusedForNow);
+                let at = self.soon(20_000, 200_000);
+                self.agenda.note(at, Occurrence::Wished(wish));
+            }
+            Taken::Wrong(finding) => self.found(finding),
+        }
+    }
+
+    /// A node dies; it comes back after a time, if one is given.
+    pub(super) fn crash(&mut self, place: usize, back: Option<Duration>) {
+        if self.machines[place].node.is_up() {
+            self.fall(place);
+            self.went_down(place, back);
+        }
+    }
+
+    /// A node dies: some of what it wrote may survive, and some of that may be torn.
+    fn fall(&mut self, place: usize) {
+        let survive = usize::try_from(self.random.between(0, 3)).unwrap_or(0);
+        let torn = self.random.happens(500);
+        let node = &mut self.machines[place].node;
+        let unsynced = node.disk.unsynced_count();
+        node.crash(survive, torn);
+        if unsynced > 0 {
+            self.saw(Situation::CrashWithUnsynced);
+        }
+        if torn && unsynced > survive {
+            self.saw(Situation::TornRecord);
+        }
+    }
+
+    /// What follows when a node has died.
+    pub(super) fn went_down(&mut self, place: usize, back: Option<Duration>) {
+        self.say(Some(place), format_args!("dies"));
+        if self.machines[place].calls > 0 {
+            self.saw(Situation::CrashWithCall);
+        }
+        for act in self.machines[place].went_down() {
+            self.services.ledger.doubt(act);
+        }
+        if self.machines.len() > 1 && self.machines.iter().all(|other| !other.node.is_up()) {
+            self.saw(Situation::AllDown);
+        }
+        for wish in self.client.hangs_up(place) {
+            let at = self.soon(1_000, 100_000);
+            self.agenda.note(at, Occurrence::Wished(wish));
+        }
+        if let Some(back) = back {
+            self.agenda.note(self.now.after(back), Occurrence::Start(place));
+        }
+    }
+}
+
+fn evaluate(request: &EvaluationRequest) -> Result<Value, String> {
+    let names: Vec<_> = request.bindings.iter().map(|(name, _)| name.as_str()).collect();
+    let filter = Filter::compile(&request.source, &names).map_err(|error| error.to_string())?;
+    let binding = |name: &str| {
+        let bound = request.bindings.iter().find(|(of, _)| of == name);
+        bound.map_or(Value::Null, |(_, value)| value.clone())
+    };
+    filter.evaluate(&request.input, &binding).map_err(|error| error.to_string())
+}

@@ -1,0 +1,228 @@
+//! Driving nodes: starting them, giving them inputs at their own time, syncing their disks.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_engine::{Input, Position};
+use outlast_lineage::NodeId;
+
+use super::occurrence::Occurrence;
+use super::{Situation, World};
+use crate::machine::Told;
+
+impl World {
+    /// A node comes up with what is on its disk.
+    pub(super) fn start(&mut self, place: usize) {
+        if self.machines[place].node.is_up() {
+            return;
+        }
+        if self.machines[place].node.disk.is_rotten() {
+            self.say(Some(place), format_args!("finds rot in its journal"));
+            self.saw(Situation::RotFound);
+            self.lose_disk(place);
+        }
+        let definitions = &self.client.plan().definitions;
+        let mut compile = |definition: &outlast_engine::Definition| {
+            definitions
+                .iter()
+                .find(|(program, _)| program.digest == definition.digest)
+                .map(|(program, _)| Arc::clone(program))
+                .ok_or_else(|| "not a definition of this world".to_owned())
+        };
+        let machine = &mut self.machines[place];
+        let now = machine.clock.read(self.now);
+        let started = machine.node.start(now, &mut compile);
+        match started {
+            Ok(up) => self.came_up(place, up),
+            Err(error) => self.found(format!("a crash left a disk that is not sound: {error}")),
+        }
+    }
+
+    fn came_up(&mut self, place: usize, up: bool) {
+        let life = self.machines[place].node.life;
+        self.say(Some(place), format_args!("starts, life {life}"));
+        self.go_on(place, up);
+        if self.members.insert(self.machines[place].id()) {
+            self.tell_everyone_who_is_there();
+        } else {
+            self.tell_who_is_there(place);
+        }
+        if self.machines[place].is_full {
+            self.tell(place, Input::StorageFull);
+        }
+    }
+
+    pub(super) fn tell_everyone_who_is_there(&mut self) {
+        for place in 0..self.machines.len() {
+            self.tell_who_is_there(place);
+        }
+    }
+
+    fn tell_who_is_there(&mut self, place: usize) {
+        let own = self.machines[place].id();
+        let others: BTreeSet<NodeId> =
+            self.members.iter().copied().filter(|id| *id != own).collect();
+        self.tell(place, Input::PeersKnown(others));
+    }
+
+    /// Gives a node an input, or has it wait until the node takes it.
+    pub(super) fn tell(&mut self, place: usize, input: Input) {
+        self.give(place, Told::Input(input));
+    }
+
+    pub(super) fn give(&mut self, place: usize, told: Told) {
+        let machine = &mut self.machines[place];
+        if !machine.node.is_up() {
+            return;
+        }
+        if machine.is_busy(self.now) {
+            machine.inbox.push_back(told);
+            self.drain_later(place);
+        } else {
+            self.take(place, told);
+        }
+    }
+
+    fn drain_later(&mut self, place: usize) {
+        let machine = &mut self.machines[place];
+        if machine.draining || machine.paused > 0 || machine.inbox.is_empty() {
+            return;
+        }
+        machine.draining = true;
+        let life = machine.node.life;
+        self.agenda.note(machine.busy_until.max(self.now), Occurrence::Drain { place, life });
+    }
+
+    /// A node looks at what has waited for it.
+    pub(super) fn drain(&mut self, place: usize) {
+        self.machines[place].draining = false;
+        let life = self.machines[place].node.life;
+        loop {
+            let machine = &mut self.machines[place];
+            let free = machine.paused == 0 && machine.busy_until <= self.now;
+            if !free || machine.node.life != life || !machine.node.is_up() {
+                break;
+            }
+            let Some(told) = machine.inbox.pop_front() else { break };
+            self.take(place, told);
+        }
+        self.drain_later(place);
+    }
+
+    /// A node that was paused goes on.
+    pub(super) fn wake(&mut self, place: usize) {
+        if self.machines[place].paused == 0 {
+            if !self.machines[place].inbox.is_empty() {
+                self.saw(Situation::WokeToBacklog);
+            }
+            self.drain_later(place);
+        }
+    }
+
+    fn take(&mut self, place: usize, told: Told) {
+        let machine = &mut self.machines[place];
+        machine.busy_until = self.now.after(machine.step_cost);
+        match told {
+            Told::Input(input) => self.step_node(place, input),
+            Told::Synced(up_to) => {
+                let up = machine.node.synced(up_to);
+                machine.settle(up_to);
+                self.go_on(place, up);
+            }
+            Told::Answered(input, act) => {
+                self.step_node(place, input);
+                let machine = &mut self.machines[place];
+                if let (Some(act), Some(engine)) = (act, machine.node.engine()) {
+                    let written = engine.position();
+                    machine.answer_taken(act, written);
+                }
+            }
+        }
+    }
+
+    fn step_node(&mut self, place: usize, input: Input) {
+        let machine = &mut self.machines[place];
+        let now = machine.clock.read(self.now);
+        let up = machine.node.step(now, input);
+        self.go_on(place, up);
+    }
+
+    /// What follows every step of a node.
+    pub(super) fn go_on(&mut self, place: usize, up: bool) {
+        let up = up && self.carry_out(place);
+        if !up {
+            let back = self.random.between(1_000, 3_000_000);
+            return self.went_down(place, Some(Duration::from_micros(back)));
+        }
+        let every = self.options.snapshot_every;
+        let machine = &mut self.machines[place];
+        if every > 0 && machine.node.records >= machine.saved + every {
+            machine.saved = machine.node.records;
+            let max = usize::try_from(self.random.between(1, 4)).unwrap_or(1);
+            return self.step_node(place, Input::SnapshotWanted { max });
+        }
+        self.keep_going(place);
+    }
+
+    /// Has the disk synced and the node take turns.
+    fn keep_going(&mut self, place: usize) {
+        let machine = &mut self.machines[place];
+        let life = machine.node.life;
+        if let Some(up_to) = machine.node.disk.unsynced().filter(|_| !machine.syncing) {
+            machine.syncing = true;
+            let latency = self.options.sync.times(machine.sync_factor);
+            let at = self.drawn(latency);
+            self.agenda.note(at, Occurrence::Synced { place, life, up_to });
+        }
+        let machine = &mut self.machines[place];
+        if machine.node.has_work() && !machine.turning {
+            machine.turning = true;
+            let at = self.soon(0, 300);
+            self.agenda.note(at, Occurrence::Turn { place, life });
+        }
+    }
+
+    /// A sync has ended, well or not.
+    pub(super) fn sync_ended(&mut self, place: usize, up_to: Position) {
+        let machine = &mut self.machines[place];
+        machine.syncing = false;
+        if machine.sync_fails {
+            // Nobody knows what is on the disk now: the only safe thing is to stop.
+            machine.sync_fails = false;
+            self.say(Some(place), format_args!("a sync fails"));
+            self.saw(Situation::SyncFailed);
+            return self.crash(place, None);
+        }
+        self.give(place, Told::Synced(up_to));
+    }
+
+    /// The alarm may be due, if the node's clock says so.
+    pub(super) fn ring(&mut self, place: usize) {
+        let machine = &mut self.machines[place];
+        if machine.ringing != Some(self.now) {
+            return;
+        }
+        machine.ringing = None;
+        match machine.alarm {
+            Some(at) if machine.clock.read(self.now) >= at => {
+                machine.alarm = None;
+                self.tell(place, Input::AlarmRang);
+            }
+            _ => self.ring_later(place),
+        }
+    }
+
+    /// Notes when the alarm is due, unless it is looked at before that anyway.
+    pub(super) fn ring_later(&mut self, place: usize) {
+        let machine = &mut self.machines[place];
+        let Some(alarm) = machine.alarm else { return };
+        let at = machine.clock.when(self.now, alarm);
+        if machine.ringing.is_some_and(|noted| noted <= at) {
+            return;
+        }
+        machine.ringing = Some(at);
+        let life = machine.node.life;
+        self.agenda.note(at, Occurrence::Ring { place, life });
+    }
+}

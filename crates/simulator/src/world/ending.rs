@@ -1,0 +1,62 @@
+//! How a world comes to rest: the faults stop, everything heals, and every node is asked.
+
+use std::time::Duration;
+
+use outlast_lineage::Time;
+
+use super::World;
+use super::occurrence::Occurrence;
+
+/// How often it is looked whether everything has settled.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long replicas are watched after everything has settled, for what they might still do.
+const WATCH: Duration = Duration::from_secs(10);
+
+impl World {
+    /// Runs through all faults and on until the client is content and everything has settled, then
+    /// asks every node about every execution. All of that takes a bounded time, or is a finding.
+    pub fn run_to_rest(&mut self, is_settled: &dyn Fn(&Self) -> bool) {
+        while self.faults_open > 0 && self.goes_on() && self.step() {}
+        self.run_until_content("once the faults were over");
+        let until = self.now.after(self.options.healing);
+        while self.goes_on() && !is_settled(self) && self.now < until {
+            let look = self.now.after(LOOK);
+            self.run_until(look);
+        }
+        let plan = self.client.plan();
+        if (0..plan.starts.len()).any(|start| plan.survival(start).is_replicated()) {
+            let until = self.now.after(WATCH);
+            self.run_until(until);
+        }
+        for wish in self.client.asks_everyone() {
+            self.agenda.note(self.now, Occurrence::Wished(wish));
+        }
+        self.run_until_content("when every node was asked about every execution");
+    }
+
+    const fn goes_on(&self) -> bool {
+        self.finding.is_none()
+    }
+
+    fn run_until_content(&mut self, when: &str) {
+        let until = self.now.after(self.options.healing);
+        while !self.client.is_content() && self.goes_on() {
+            let in_time = self.agenda.next_time().is_some_and(|at| at <= until);
+            if !in_time || !self.step() {
+                let waits = self.client.waits_for();
+                let bound = self.options.healing.as_secs();
+                self.found(format!("after {bound} s {when}, the client still waits: {waits}"));
+            }
+        }
+    }
+
+    fn run_until(&mut self, until: Time) {
+        while self.goes_on() && self.agenda.next_time().is_some_and(|at| at <= until) {
+            if !self.step() {
+                return;
+            }
+        }
+        self.now = self.now.max(until);
+    }
+}

@@ -1,0 +1,262 @@
+//! Faults: how they begin and end.
+
+use std::time::Duration;
+
+use outlast_engine::Input;
+use outlast_lineage::NodeId;
+
+use super::occurrence::Occurrence;
+use super::{Situation, World};
+use crate::{Fault, FaultKind, Places};
+
+impl World {
+    /// A fault begins.
+    pub(super) fn fault_begins(&mut self, index: usize) {
+        let fault = self.faults[index].clone();
+        self.say(None, format_args!("fault {fault} begins"));
+        let amount = u64::try_from(fault.amount).unwrap_or(0);
+        match fault.kind {
+            FaultKind::Crash => self.on_each(&fault, |world, place| world.crash(place, None)),
+            FaultKind::RestartLoop => self.on_each(&fault, |world, place| {
+                world.dies_again(index, place, fault.amount);
+            }),
+            FaultKind::Outage => (0..self.machines.len()).for_each(|place| self.crash(place, None)),
+            FaultKind::Pause => self.on_each(&fault, |world, place| {
+                world.machines[place].paused += 1;
+            }),
+            FaultKind::Slow => self.on_each(&fault, |world, place| {
+                world.machines[place].step_cost = Duration::from_micros(amount);
+            }),
+            FaultKind::Split
+            | FaultKind::OneWay
+            | FaultKind::Bridge
+            | FaultKind::Isolate
+            | FaultKind::Flap => self.cut(index, &fault),
+            FaultKind::Loss => self.network.options.lost_per_mille = amount,
+            FaultKind::Duplication => self.network.options.doubled_per_mille = amount,
+            FaultKind::Reordering => self.network.options.reordered_per_mille = amount,
+            FaultKind::SlowNetwork => {
+                self.network.options.latency = self.options.network.latency.times(amount);
+            }
+            FaultKind::NarrowNetwork => self.network.options.bytes_per_second = amount,
+            FaultKind::DiskFull => self.on_each(&fault, |world, place| world.fill_disk(place)),
+            FaultKind::SyncError => self.on_each(&fault, |world, place| {
+                world.machines[place].sync_fails = true;
+            }),
+            FaultKind::SlowDisk => self.on_each(&fault, |world, place| {
+                world.machines[place].sync_factor = amount.max(1);
+            }),
+            FaultKind::BitFlip => self.on_each(&fault, Self::rot),
+            FaultKind::LostDisk => self.on_each(&fault, |world, place| {
+                world.crash(place, None);
+                world.lose_disk(place);
+            }),
+            FaultKind::ClockJump => self.on_each(&fault, |world, place| {
+                world.machines[place].clock.jump(fault.amount);
+                world.clock_changed(place);
+            }),
+            FaultKind::ClockStall => self.on_each(&fault, |world, place| {
+                world.machines[place].clock.stall(world.now);
+            }),
+            FaultKind::ServiceErrors => self.errors_per_mille = amount,
+            FaultKind::LostAnswers => self.lost_per_mille = amount,
+            FaultKind::SlowServices => self.service = self.options.service.times(amount),
+        }
+    }
+
+    /// A fault is over.
+    pub(super) fn fault_ends(&mut self, index: usize) {
+        let fault = self.faults[index].clone();
+        self.faults_open -= 1;
+        self.say(None, format_args!("fault {fault} is over"));
+        let usual = &self.options.network;
+        match fault.kind {
+            FaultKind::Pause => self.on_each(&fault, |world, place| {
+                world.machines[place].paused -= 1;
+                world.wake(place);
+            }),
+            FaultKind::Slow => self.on_each(&fault, |world, place| {
+                world.machines[place].step_cost = Duration::ZERO;
+            }),
+            FaultKind::Split
+            | FaultKind::OneWay
+            | FaultKind::Bridge
+            | FaultKind::Isolate
+            | FaultKind::Flap => self.network.mend(index),
+            FaultKind::Loss => self.network.options.lost_per_mille = usual.lost_per_mille,
+            FaultKind::Duplication => {
+                self.network.options.doubled_per_mille = usual.doubled_per_mille;
+            }
+            FaultKind::Reordering => {
+                self.network.options.reordered_per_mille = usual.reordered_per_mille;
+            }
+            FaultKind::SlowNetwork => self.network.options.latency = usual.latency,
+            FaultKind::NarrowNetwork => {
+                self.network.options.bytes_per_second = usual.bytes_per_second;
+            }
+            FaultKind::DiskFull => self.on_each(&fault, |world, place| {
+                world.machines[place].is_full = false;
+                world.tell(place, Input::StorageFreed);
+            }),
+            FaultKind::SlowDisk => self.on_each(&fault, |world, place| {
+                world.machines[place].sync_factor = 1;
+            }),
+            FaultKind::ClockStall => self.on_each(&fault, |world, place| {
+                world.machines[place].clock.go_on(world.now);
+                world.clock_changed(place);
+            }),
+            FaultKind::ServiceErrors => self.errors_per_mille = 0,
+            FaultKind::LostAnswers => self.lost_per_mille = self.options.lost_per_mille,
+            FaultKind::SlowServices => self.service = self.options.service,
+            FaultKind::SyncError => self.on_each(&fault, |world, place| {
+                world.machines[place].sync_fails = false;
+                world.start_soon(place);
+            }),
+            FaultKind::Outage => (0..self.machines.len()).for_each(|place| self.start_soon(place)),
+            FaultKind::Crash
+            | FaultKind::RestartLoop
+            | FaultKind::BitFlip
+            | FaultKind::LostDisk => self.on_each(&fault, Self::start_soon),
+            FaultKind::ClockJump => {}
+        }
+    }
+
+    /// Does something at each of the nodes that a fault befalls.
+    fn on_each(&mut self, fault: &Fault, mut what: impl FnMut(&mut Self, usize)) {
+        let machines = self.machines.len();
+        for place in fault.places().take_while(|place| *place < machines) {
+            what(self, place);
+        }
+    }
+
+    /// A node comes up in a moment, so that several do not come up at once.
+    fn start_soon(&mut self, place: usize) {
+        let at = self.soon(0, 50_000);
+        self.agenda.note(at, Occurrence::Start(place));
+    }
+
+    /// A node in a restart loop dies again.
+    pub(super) fn dies_again(&mut self, fault: usize, place: usize, times: i64) {
+        if times <= 0 {
+            return;
+        }
+        let rounds = u32::try_from(self.faults[fault].amount.max(1)).unwrap_or(u32::MAX);
+        let round = self.faults[fault].duration / rounds;
+        let back = Duration::from_micros(
+            self.random.between(0, u64::try_from(round.as_micros()).unwrap_or(0) / 2),
+        );
+        self.crash(place, Some(back));
+        let again = Occurrence::DiesAgain { fault, place, times: times - 1 };
+        self.agenda.note(self.now.after(round), again);
+    }
+
+    fn cut(&mut self, index: usize, fault: &Fault) {
+        let blocked = blocked(fault, self.machines.len());
+        self.network.cut(index, blocked);
+        if fault.kind == FaultKind::Flap {
+            self.flap_later(index, fault);
+        }
+    }
+
+    fn flap_later(&mut self, index: usize, fault: &Fault) {
+        let period = Duration::from_micros(u64::try_from(fault.amount).unwrap_or(0).max(1_000));
+        let at = self.now.after(period);
+        if at < super::BEGINNING.after(fault.ends()) {
+            self.agenda.note(at, Occurrence::Flaps(index));
+        }
+    }
+
+    /// A cut that comes and goes does so.
+    pub(super) fn flaps(&mut self, index: usize) {
+        let fault = self.faults[index].clone();
+        if self.network.is_in_force(index) {
+            self.network.mend(index);
+            self.flap_later(index, &fault);
+        } else {
+            self.cut(index, &fault);
+        }
+    }
+
+    fn fill_disk(&mut self, place: usize) {
+        self.saw(Situation::DiskFull);
+        self.machines[place].is_full = true;
+        self.tell(place, Input::StorageFull);
+    }
+
+    /// A bit of the journal rots, which is noticed when the node comes back.
+    fn rot(&mut self, place: usize) {
+        self.crash(place, None);
+        self.machines[place].node.disk.rot(&mut self.random);
+    }
+
+    /// A node that is down loses its disk, and so is a new one when it comes back.
+    pub(super) fn lose_disk(&mut self, place: usize) {
+        let old = self.machines[place].id();
+        self.last_id += 1;
+        let new = NodeId(self.last_id);
+        self.say(Some(place), format_args!("loses its disk; it will be node {}", new.0));
+        self.saw(Situation::DiskLost);
+        self.disks_lost += 1;
+        self.services.ledger.orphan(old);
+        self.machines[place].node.become_new(new);
+        for wish in self.client.disk_was_lost(place) {
+            self.agenda.note(self.now, Occurrence::Wished(wish));
+        }
+        self.agenda.note(self.now.after(self.options.fence_after), Occurrence::Fence(old));
+    }
+
+    /// A node that lost its disk is given up by the others.
+    pub(super) fn fence(&mut self, node: NodeId) {
+        if self.members.remove(&node) {
+            self.say(None, format_args!("node {} is given up", node.0));
+            self.saw(Situation::Fenced);
+            self.tell_everyone_who_is_there();
+        }
+    }
+
+    fn clock_changed(&mut self, place: usize) {
+        self.machines[place].ringing = None;
+        self.ring_later(place);
+    }
+}
+
+/// For each place, which it cannot reach.
+fn blocked(fault: &Fault, places: usize) -> Vec<Places> {
+    let all = u64::MAX >> (64 - places);
+    let side = fault.nodes & all;
+    let bridge = match fault.kind {
+        FaultKind::Bridge => u32::try_from(fault.amount - 1).map_or(0, |place| 1 << place),
+        _ => 0,
+    };
+    let of = |place: usize| {
+        let own: Places = 1 << place;
+        if own & bridge != 0 {
+            0
+        } else if own & side != 0 {
+            all & !side & !bridge
+        } else if fault.kind == FaultKind::OneWay {
+            0
+        } else {
+            side & !bridge
+        }
+    };
+    (0..places).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(text: &str) -> Vec<Places> {
+        blocked(&text.parse().unwrap(), 4)
+    }
+
+    #[test]
+    fn cuts_block_what_they_say() {
+        assert_eq!(cut("split@0+1:1,2"), [0b1100, 0b1100, 0b0011, 0b0011]);
+        assert_eq!(cut("one-way@0+1:1"), [0b1110, 0, 0, 0]);
+        assert_eq!(cut("isolate@0+1:4"), [0b1000, 0b1000, 0b1000, 0b0111]);
+        // The second node is on neither side.
+        assert_eq!(cut("bridge@0+1:1,2=2"), [0b1100, 0, 0b0001, 0b0001]);
+    }
+}

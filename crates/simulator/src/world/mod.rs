@@ -1,0 +1,246 @@
+//! The world: a clock, nodes, a network, services and a client, and one occurrence after the other.
+
+mod acting;
+mod driving;
+mod ending;
+mod failing;
+mod occurrence;
+mod options;
+mod serving;
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use outlast_engine::{Action, EngineOptions, Input};
+use outlast_lineage::{NodeId, Time};
+
+use crate::agenda::Agenda;
+use crate::clock::Clock;
+use crate::machine::Machine;
+use crate::network::Network;
+use crate::{Client, Fault, Latency, Plan, Random, Services, Situation, Situations};
+use occurrence::Occurrence;
+pub use options::WorldOptions;
+
+/// When every world begins.
+const BEGINNING: Time = Time::from_millis(1_000_000);
+
+/// A world.
+#[derive(Debug)]
+pub struct World {
+    options: WorldOptions,
+    random: Random,
+    now: Time,
+    agenda: Agenda<Occurrence>,
+    /// The machines, by place.
+    pub machines: Vec<Machine>,
+    network: Network,
+    /// The services and their ledger.
+    pub services: Services,
+    /// The client and what it was told.
+    pub client: Client,
+    /// How often interesting things came up.
+    pub situations: Situations,
+    /// The ids of all nodes that are not given up.
+    members: BTreeSet<NodeId>,
+    last_id: u64,
+    faults: Vec<Fault>,
+    /// How many faults are not over.
+    faults_open: usize,
+    errors_per_mille: u64,
+    lost_per_mille: u64,
+    service: Latency,
+    /// The first sentence that did not hold.
+    finding: Option<String>,
+    /// How many occurrences there were.
+    pub occurrences: u64,
+    /// How many disks were lost.
+    pub disks_lost: usize,
+    /// The names of what can be undone, as far as it was done.
+    undoable: BTreeSet<String>,
+    /// The keys of calls that can be undone.
+    undoable_keys: BTreeSet<String>,
+    /// Kept to be filled again.
+    released: Vec<Action>,
+    /// What occurred, a line each.
+    pub trace: String,
+}
+
+impl World {
+    /// A world in which nothing has happened.
+    pub fn new(options: WorldOptions, plan: Plan) -> Self {
+        assert!((1..=64).contains(&options.nodes), "a world has one to 64 nodes");
+        let mut random = Random::new(options.seed);
+        let machines: Vec<_> =
+            (0..options.nodes).map(|place| machine(&options, place, &mut random)).collect();
+        let mut world = Self {
+            now: BEGINNING,
+            agenda: Agenda::new(),
+            network: Network::new(options.network.clone(), options.nodes),
+            services: Services::new(options.deduplicating),
+            client: Client::new(plan, options.nodes),
+            situations: Situations::default(),
+            members: machines.iter().map(Machine::id).collect(),
+            last_id: options.nodes as u64,
+            faults: options.faults.clone(),
+            faults_open: options.faults.len(),
+            errors_per_mille: 0,
+            lost_per_mille: options.lost_per_mille,
+            service: options.service,
+            machines,
+            random,
+            finding: None,
+            occurrences: 0,
+            disks_lost: 0,
+            undoable: BTreeSet::new(),
+            undoable_keys: BTreeSet::new(),
+            released: Vec::new(),
+            trace: String::new(),
+            options,
+        };
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        for place in 0..self.machines.len() {
+            self.agenda.note(BEGINNING, Occurrence::Start(place));
+        }
+        for (index, fault) in self.faults.iter().enumerate() {
+            self.agenda.note(BEGINNING.after(fault.at), Occurrence::Begins(index));
+            self.agenda.note(BEGINNING.after(fault.ends()), Occurrence::Ends(index));
+        }
+        for (wish, delay) in self.client.first() {
+            self.agenda.note(BEGINNING.after(delay), Occurrence::Wished(wish));
+        }
+    }
+
+    /// Runs until the client is content, nothing more occurs, or patience is at an end.
+    pub fn run(&mut self) {
+        while !self.client.is_content() && self.finding.is_none() && self.step() {}
+    }
+
+    /// The next thing occurs; says whether there was one and patience is not at an end.
+    pub fn step(&mut self) -> bool {
+        let Some((at, occurrence)) = self.agenda.next() else { return false };
+        if at.since(BEGINNING) > self.options.patience {
+            return false;
+        }
+        self.now = self.now.max(at);
+        self.occurrences += 1;
+        self.occur(occurrence);
+        true
+    }
+
+    fn occur(&mut self, occurrence: Occurrence) {
+        match occurrence {
+            Occurrence::Start(place) => self.start(place),
+            Occurrence::Synced { place, life, up_to } if self.is_alive(place, life) => {
+                self.sync_ended(place, up_to);
+            }
+            Occurrence::Turn { place, life } if self.is_alive(place, life) => {
+                self.machines[place].turning = false;
+                self.tell(place, Input::Turn);
+            }
+            Occurrence::Drain { place, life } if self.is_alive(place, life) => self.drain(place),
+            Occurrence::Ring { place, life } if self.is_alive(place, life) => self.ring(place),
+            Occurrence::Reached(call) => self.reached(*call),
+            Occurrence::Answered(answered) => self.answered(*answered),
+            Occurrence::Evaluated(evaluated) if self.is_alive(evaluated.place, evaluated.life) => {
+                let (execution, ticket) = (evaluated.execution, evaluated.ticket);
+                let result = evaluated.result;
+                self.tell(evaluated.place, Input::Evaluated { execution, ticket, result });
+            }
+            Occurrence::Arrived(parcel) => self.arrived(*parcel),
+            Occurrence::Wished(wish) => self.wished(wish),
+            Occurrence::Overdue(caller) => self.overdue(caller),
+            Occurrence::Begins(fault) => self.fault_begins(fault),
+            Occurrence::Ends(fault) => self.fault_ends(fault),
+            Occurrence::Flaps(fault) => self.flaps(fault),
+            Occurrence::DiesAgain { fault, place, times } => self.dies_again(fault, place, times),
+            Occurrence::Fence(node) => self.fence(node),
+            _ => {}
+        }
+    }
+
+    fn is_alive(&self, place: usize, life: u64) -> bool {
+        let node = &self.machines[place].node;
+        node.life == life && node.is_up()
+    }
+
+    /// A time from now, drawn between two numbers of microseconds.
+    fn soon(&mut self, low: u64, high: u64) -> Time {
+        self.now.after(Duration::from_micros(self.random.between(low, high)))
+    }
+
+    fn drawn(&mut self, latency: Latency) -> Time {
+        self.now.after(latency.draw(&mut self.random))
+    }
+
+    /// Counts a situation.
+    pub fn saw(&mut self, situation: Situation) {
+        self.situations.saw(situation);
+    }
+
+    /// Notes that a sentence does not hold; the first one counts.
+    fn found(&mut self, finding: String) {
+        self.say(None, format_args!("FOUND {finding}"));
+        self.finding.get_or_insert(finding);
+    }
+
+    /// The first sentence that did not hold.
+    pub fn finding(&self) -> Option<&str> {
+        self.finding.as_deref()
+    }
+
+    /// Writes a line of the trace.
+    fn say(&mut self, place: Option<usize>, what: fmt::Arguments<'_>) {
+        if !self.options.trace {
+            return;
+        }
+        let micros = self.now.since(BEGINNING).as_micros();
+        let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
+        let written = match place {
+            Some(place) => {
+                let id = self.machines[place].id().0;
+                writeln!(self.trace, "{seconds:>4}.{fraction:06}  node {id}  {what}")
+            }
+            None => writeln!(self.trace, "{seconds:>4}.{fraction:06}  world   {what}"),
+        };
+        written.expect("writing to memory does not fail");
+    }
+
+    /// How long it has been going on.
+    pub fn elapsed(&self) -> Duration {
+        self.now.since(BEGINNING)
+    }
+
+    /// How many steps all engines took.
+    pub fn steps(&self) -> u64 {
+        self.machines.iter().map(|machine| machine.node.steps).sum()
+    }
+
+    /// The names of what was done and can be undone, where the definition of the execution is known.
+    pub fn undoable(&self) -> impl Iterator<Item = &str> {
+        self.undoable.iter().map(String::as_str)
+    }
+
+    /// What the world is like.
+    pub const fn options(&self) -> &WorldOptions {
+        &self.options
+    }
+}
+
+fn machine(options: &WorldOptions, place: usize, random: &mut Random) -> Machine {
+    let engine = EngineOptions {
+        awake_max: options.awake_max,
+        ..EngineOptions::new(NodeId(place as u64 + 1))
+    };
+    let crashes = if place == 0 { options.crashes.clone() } else { Vec::new() };
+    let skew = i64::try_from(random.between(0, options.skew * 2)).unwrap_or(0)
+        - i64::try_from(options.skew).unwrap_or(0);
+    let mut machine = Machine::new(engine, crashes, Clock::off_by(skew));
+    machine.node.invariants_every = options.invariants_every;
+    machine
+}

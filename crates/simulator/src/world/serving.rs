@@ -1,0 +1,171 @@
+//! What reaches services, nodes and the client.
+
+use std::time::Duration;
+
+use outlast_engine::{Ask, Caller, Input};
+use outlast_workflow::{Answer, Fault, FaultKind};
+
+use super::occurrence::{Answered, Call, Occurrence, Parcel};
+use super::{Situation, World};
+use crate::machine::Told;
+
+/// How many messages in a thousand that were on their way when their link was cut arrive.
+const SLIPS_THROUGH_PER_MILLE: u64 = 500;
+
+/// How long the client waits for a node before it turns to another.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
+
+impl World {
+    /// A call reaches its service.
+    pub(super) fn reached(&mut self, call: Call) {
+        let Call { place, life, node, execution, ticket, request } = call;
+        let fails = self.random.happens(self.errors_per_mille);
+        let visited = self.services.visit(self.now, node, execution, &request, fails);
+        self.say_of_visit(place, &visited);
+        if let Some(finding) = visited.finding {
+            self.found(finding);
+        }
+        if visited.repeated {
+            self.saw(Situation::Deduplicated);
+        }
+        if fails && visited.act.is_none() && !visited.repeated {
+            self.saw(Situation::ServiceFailed);
+        }
+        if let Some(act) = visited.act {
+            let waits = self.is_alive(place, life);
+            if !waits || self.machines[place].acted(execution, ticket, act) {
+                self.services.ledger.doubt(act);
+            }
+            self.saw_act(act);
+            if self.options.learns && self.undoable_keys.contains(&request.key_text()) {
+                let ledger = &self.services.ledger;
+                self.undoable.insert(ledger.operation(ledger.act(act).name).to_owned());
+            }
+        }
+        self.send_answer(Answered {
+            place,
+            life,
+            execution,
+            ticket,
+            answer: visited.answer,
+            act: visited.act,
+        });
+    }
+
+    fn say_of_visit(&mut self, place: usize, visited: &crate::services::Visited) {
+        let how = match (&visited.answer, visited.act, visited.repeated) {
+            (_, Some(_), _) => "acts",
+            (_, _, true) => "answers again",
+            _ => "fails",
+        };
+        let answer = &visited.answer;
+        self.say(Some(place), format_args!("its service {how}: {answer:?}"));
+    }
+
+    /// A service did something.
+    fn saw_act(&mut self, act: usize) {
+        if self.services.ledger.act(act).undo {
+            self.saw(Situation::Undone);
+        }
+        if !self.services.deduplicating && self.services.ledger.repeats(act) {
+            self.saw(Situation::ActedAgain);
+        }
+    }
+
+    fn send_answer(&mut self, mut answered: Answered) {
+        let at = if self.random.happens(self.lost_per_mille) {
+            self.saw(Situation::AnswerLost);
+            if let Some(act) = answered.act.take() {
+                self.services.ledger.doubt(act);
+                self.machines[answered.place].answer_lost(act);
+            }
+            let kind = FaultKind::Communication;
+            let fault = Fault::new(kind, "No answer", "the answer was lost on its way");
+            answered.answer = Answer::Unknown(fault);
+            self.soon(1_000_000, 2_000_000)
+        } else {
+            self.drawn(self.service)
+        };
+        self.agenda.note(at, Occurrence::Answered(Box::new(answered)));
+    }
+
+    /// An answer reaches a node.
+    pub(super) fn answered(&mut self, answered: Answered) {
+        let Answered { place, life, execution, ticket, answer, act } = answered;
+        if !self.is_alive(place, life) {
+            return;
+        }
+        let machine = &mut self.machines[place];
+        machine.calls = machine.calls.saturating_sub(1);
+        self.say(Some(place), format_args!("is answered"));
+        self.give(place, Told::Answered(Input::Answered { execution, ticket, answer }, act));
+    }
+
+    /// A message reaches a node.
+    pub(super) fn arrived(&mut self, parcel: Parcel) {
+        let Parcel { from: (from, sender), to: (to, receiver), life, message } = parcel;
+        if self.network.is_cut(from, to) {
+            if !self.random.happens(SLIPS_THROUGH_PER_MILLE) {
+                return self.saw(Situation::MessageCut);
+            }
+            self.saw(Situation::MessageSlippedThrough);
+        }
+        let machine = &self.machines[to];
+        if machine.id() != receiver || !machine.node.is_up() {
+            return;
+        }
+        if machine.node.life != life {
+            self.saw(Situation::MessageToNextLife);
+        }
+        let bytes = message.len();
+        self.say(Some(to), format_args!("receives {bytes} bytes from node {}", sender.0));
+        self.tell(to, Input::Received { from: sender, message });
+    }
+
+    /// The client asks for something, at a node that is up.
+    pub(super) fn wished(&mut self, wish: usize) {
+        if !self.client.wants(wish) {
+            return;
+        }
+        let place = match self.client.place_of(wish) {
+            Some(place) => Some(place).filter(|place| self.machines[*place].node.is_up()),
+            None => self.any_place(),
+        };
+        let Some(place) = place else {
+            let at = self.soon(10_000, 200_000);
+            return self.agenda.note(at, Occurrence::Wished(wish));
+        };
+        let (caller, ask) = self.client.ask(wish, place);
+        self.say(Some(place), format_args!("is asked {}", words_of(&ask)));
+        if self.client.place_of(wish).is_none() {
+            self.agenda.note(self.now.after(CLIENT_PATIENCE), Occurrence::Overdue(caller));
+        }
+        self.tell(place, Input::Asked { caller, ask });
+    }
+
+    fn any_place(&mut self) -> Option<usize> {
+        let up: Vec<usize> =
+            (0..self.machines.len()).filter(|place| self.machines[*place].node.is_up()).collect();
+        if up.is_empty() { None } else { Some(*self.random.pick(&up)) }
+    }
+
+    /// The client has waited for long enough, and turns to another node.
+    pub(super) fn overdue(&mut self, caller: Caller) {
+        let Some((wish, place)) = self.client.tires(caller) else { return };
+        self.saw(Situation::AskedElsewhere);
+        self.tell(place, Input::CallerLeft(caller));
+        self.wished(wish);
+    }
+}
+
+/// What is asked, for the trace.
+fn words_of(ask: &Ask) -> String {
+    match ask {
+        Ask::Define { program, .. } => format!("to know {}", program.name),
+        Ask::Start(start) => format!("to start {}", start.id),
+        Ask::Wait(which) => format!("how {which} ends"),
+        Ask::Show(which) => format!("about {which}"),
+        Ask::Publish { .. } => "to publish an event".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
