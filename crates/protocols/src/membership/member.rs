@@ -25,7 +25,7 @@ const EPOCH_MAX: u64 = u64::MAX / 2;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Encode, Decode)]
 pub struct Incarnation {
     /// The node's epoch, which rises with every start.
-    #[n(0)]
+    #[cbor(n(0), decode_with = "decode_epoch")]
     pub epoch: Epoch,
     /// How often it had to come back within this epoch because others had given it up.
     #[n(1)]
@@ -33,7 +33,7 @@ pub struct Incarnation {
 }
 
 /// A node as the others need to know it. It stays the same for one incarnation.
-#[derive(Clone, PartialEq, Eq, Debug, Encode)]
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct Member {
     /// Which node.
     #[n(0)]
@@ -42,18 +42,18 @@ pub struct Member {
     #[n(1)]
     incarnation: Incarnation,
     /// Where it can be reached, the best address first.
-    #[n(2)]
+    #[cbor(n(2), decode_with = "decode_addresses")]
     addresses: Vec<String>,
     /// Which release of the program it runs.
-    #[n(3)]
+    #[cbor(n(3), decode_with = "decode_text")]
     release: String,
 }
 
 /// What a member offers at the moment. It may change at any time.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Encode)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct Offer {
     /// The types of services that can be called there.
-    #[n(0)]
+    #[cbor(n(0), decode_with = "decode_services")]
     services: BTreeSet<String>,
     /// Whether it takes no new work, because it is about to leave.
     #[n(1)]
@@ -94,8 +94,11 @@ impl Member {
         addresses: Vec<String>,
         release: String,
     ) -> Result<Self, TooLarge> {
+        check_epoch(epoch)?;
+        check_addresses(&addresses)?;
+        check_text(&release)?;
         let incarnation = Incarnation { epoch, renewals: 0 };
-        Self { node, incarnation, addresses, release }.checked()
+        Ok(Self { node, incarnation, addresses, release })
     }
 
     /// A node of which nothing is known but its name.
@@ -107,17 +110,6 @@ impl Member {
     /// The same node in another life.
     pub(super) fn with_incarnation(&self, incarnation: Incarnation) -> Self {
         Self { incarnation, ..self.clone() }
-    }
-
-    fn checked(self) -> Result<Self, TooLarge> {
-        if EPOCH_MAX < self.incarnation.epoch.0 {
-            return Err(TooLarge::Epoch(self.incarnation.epoch.0));
-        }
-        if ADDRESSES_MAX < self.addresses.len() {
-            return Err(TooLarge::Addresses(self.addresses.len()));
-        }
-        check_texts(self.addresses.iter().chain([&self.release]))?;
-        Ok(self)
     }
 
     /// Which node.
@@ -144,11 +136,8 @@ impl Member {
 impl Offer {
     /// What a member offers; a load above 100 is 100.
     pub fn new(services: BTreeSet<String>, draining: bool, load: u8) -> Result<Self, TooLarge> {
-        if SERVICES_MAX < services.len() {
-            return Err(TooLarge::Services(services.len()));
-        }
-        check_texts(services.iter())?;
-        Ok(Self { services, draining, load: load.min(100) })
+        check_services(&services)?;
+        Ok(Self { services, draining, load })
     }
 
     /// The types of services that can be called there.
@@ -163,7 +152,8 @@ impl Offer {
 
     /// How busy it is, in percent.
     pub fn load(&self) -> u8 {
-        self.load
+        // Whoever says more is as busy as can be.
+        self.load.min(100)
     }
 
     /// Whether the two differ in more than the load, which is no news.
@@ -172,55 +162,57 @@ impl Offer {
     }
 }
 
+fn check_epoch(epoch: Epoch) -> Result<(), TooLarge> {
+    if EPOCH_MAX < epoch.0 { Err(TooLarge::Epoch(epoch.0)) } else { Ok(()) }
+}
+
+fn check_addresses(addresses: &[String]) -> Result<(), TooLarge> {
+    if ADDRESSES_MAX < addresses.len() {
+        return Err(TooLarge::Addresses(addresses.len()));
+    }
+    addresses.iter().try_for_each(|address| check_text(address))
+}
+
+fn check_services(services: &BTreeSet<String>) -> Result<(), TooLarge> {
+    if SERVICES_MAX < services.len() {
+        return Err(TooLarge::Services(services.len()));
+    }
+    services.iter().try_for_each(|service| check_text(service))
+}
+
 /// Whether a text is short enough for a message.
-pub(super) fn is_short(text: &str) -> bool {
-    text.len() <= TEXT_BYTES_MAX
+pub(super) fn check_text(text: &str) -> Result<(), TooLarge> {
+    if TEXT_BYTES_MAX < text.len() { Err(TooLarge::Text(text.len())) } else { Ok(()) }
 }
 
-fn check_texts<'text>(mut texts: impl Iterator<Item = &'text String>) -> Result<(), TooLarge> {
-    match texts.find(|text| !is_short(text)) {
-        Some(text) => Err(TooLarge::Text(text.len())),
-        None => Ok(()),
-    }
+fn decode_epoch<Context>(decoder: &mut Decoder<'_>, _: &mut Context) -> Result<Epoch, Error> {
+    let epoch: Epoch = decoder.decode()?;
+    check_epoch(epoch).map_err(Error::custom)?;
+    Ok(epoch)
 }
 
-/// The fields of a `Member` before they are checked.
-#[derive(Decode)]
-struct MemberFields {
-    #[n(0)]
-    node: NodeId,
-    #[n(1)]
-    incarnation: Incarnation,
-    #[n(2)]
-    addresses: Vec<String>,
-    #[n(3)]
-    release: String,
+fn decode_addresses<Context>(
+    decoder: &mut Decoder<'_>,
+    _: &mut Context,
+) -> Result<Vec<String>, Error> {
+    let addresses: Vec<String> = decoder.decode()?;
+    check_addresses(&addresses).map_err(Error::custom)?;
+    Ok(addresses)
 }
 
-impl<'bytes, Context> Decode<'bytes, Context> for Member {
-    fn decode(decoder: &mut Decoder<'bytes>, context: &mut Context) -> Result<Self, Error> {
-        let MemberFields { node, incarnation, addresses, release } =
-            MemberFields::decode(decoder, context)?;
-        Self { node, incarnation, addresses, release }.checked().map_err(Error::custom)
-    }
+fn decode_text<Context>(decoder: &mut Decoder<'_>, _: &mut Context) -> Result<String, Error> {
+    let text: String = decoder.decode()?;
+    check_text(&text).map_err(Error::custom)?;
+    Ok(text)
 }
 
-/// The fields of an `Offer` before they are checked.
-#[derive(Decode)]
-struct OfferFields {
-    #[n(0)]
-    services: BTreeSet<String>,
-    #[n(1)]
-    draining: bool,
-    #[n(2)]
-    load: u8,
-}
-
-impl<'bytes, Context> Decode<'bytes, Context> for Offer {
-    fn decode(decoder: &mut Decoder<'bytes>, context: &mut Context) -> Result<Self, Error> {
-        let OfferFields { services, draining, load } = OfferFields::decode(decoder, context)?;
-        Self::new(services, draining, load).map_err(Error::custom)
-    }
+fn decode_services<Context>(
+    decoder: &mut Decoder<'_>,
+    _: &mut Context,
+) -> Result<BTreeSet<String>, Error> {
+    let services: BTreeSet<String> = decoder.decode()?;
+    check_services(&services).map_err(Error::custom)?;
+    Ok(services)
 }
 
 impl fmt::Display for TooLarge {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_lineage::{NodeId, Time};
 
-use super::member::{Incarnation, Member, Offer, is_short};
+use super::member::{Incarnation, Member, Offer, check_text};
 use super::message::Description;
 use super::packet::Identity;
 
@@ -119,7 +119,7 @@ impl Peers {
 
     /// Notes where a node was seen.
     pub(super) fn see(&mut self, node: NodeId, address: String) {
-        if let Some(peer) = self.peers.get_mut(&node).filter(|_| is_short(&address)) {
+        if let Some(peer) = self.peers.get_mut(&node).filter(|_| check_text(&address).is_ok()) {
             peer.seen_at = Some(address);
         }
     }

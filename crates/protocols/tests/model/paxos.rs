@@ -1,6 +1,8 @@
 //! Three members, two of which propose.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_lineage::{NodeId, Time};
@@ -27,6 +29,10 @@ enum Break {
     AcceptsAgainstItsPromise,
     /// Proposers do not hear what was accepted before.
     IgnoresAcceptedValues,
+    /// A member comes back without its promise.
+    ForgetsItsPromise,
+    /// A member comes back without what it accepted.
+    ForgetsWhatItAccepted,
     /// No timer ever fires.
     LosesTimers,
 }
@@ -34,17 +40,21 @@ enum Break {
 /// The world: how much may happen.
 #[derive(Clone, Debug)]
 struct World {
-    crashes: u8,
-    /// Who crashes.
-    crashing: usize,
-    /// Whether it then proposes something else.
-    proposes_again: bool,
-    retries: u8,
     /// How many members propose.
     proposers: usize,
+    /// How many rounds each of them begins at most, over all its lives.
+    rounds: u8,
+    /// How many crashes there are, of any member at any time.
+    crashes: u8,
+    /// Whether a crash also comes between two outputs of a step. That shows whether outputs are in
+    /// the right order; if they are, it is the same as a crash after the step and the loss of what
+    /// was sent last, which is explored anyway.
+    cuts: bool,
     /// Whether all messages are lost that only hasten: rejects, and whatever is said of decisions. Such
     /// a world is smaller and no kinder: nobody is kept from deciding something else by knowing better.
     terse: bool,
+    /// Whether messages are taken away that nobody will ever take notice of again.
+    forgets: bool,
     broken: Option<Break>,
     /// Whether to try from every state if all comes to an end; that costs a run each.
     settles: bool,
@@ -52,14 +62,10 @@ struct World {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct State {
-    nodes: Vec<Node>,
-    sent: BTreeSet<Envelope>,
-    proposed: BTreeSet<Value>,
-    decided: BTreeSet<Value>,
+    nodes: [Arc<Node>; 3],
+    sent: BTreeSet<Arc<Envelope>>,
     changed: bool,
-    duel: bool,
     crashes: u8,
-    retries: u8,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -67,7 +73,12 @@ struct Node {
     machine: Paxos,
     disk: Record,
     timers: BTreeSet<Timer>,
+    /// How many rounds it has begun.
+    rounds: u8,
+    /// How many values it has proposed: a later life proposes another.
     proposals: u8,
+    /// Whether this life has proposed.
+    proposes: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -79,26 +90,27 @@ struct Envelope {
 
 #[derive(Clone, PartialEq, Debug)]
 enum Action {
-    Propose(usize),
-    /// A message arrives; the node may crash after some of the outputs.
-    Deliver(Envelope, Option<usize>),
-    /// A round is overdue.
-    Retry(usize),
-    Crash,
+    /// A member begins a round: its first in this life, or another because the last is overdue.
+    Begin(usize, Cut),
+    /// A message arrives.
+    Deliver(Arc<Envelope>, Cut),
+    Crash(usize),
 }
+
+/// After how many outputs of the step the member crashes, if it does.
+type Cut = Option<usize>;
 
 fn machine(node: usize, record: Record) -> Paxos {
     let members = (0..3).map(NodeId).collect();
     Paxos::restored(NodeId(node as u64), members, Duration::from_millis(10), record)
 }
 
-fn is_reject(output: &Output) -> bool {
-    matches!(output, Output::Send { message: Message::Reject { .. }, .. })
-}
-
 fn only_hastens(output: &Output) -> bool {
     let Output::Send { message, .. } = output else { return false };
-    is_reject(output) || matches!(message, Message::Decide { .. } | Message::Learned | Message::Ask)
+    matches!(
+        message,
+        Message::Reject { .. } | Message::Decide { .. } | Message::Learned | Message::Ask
+    )
 }
 
 fn value(text: String) -> Value {
@@ -106,25 +118,30 @@ fn value(text: String) -> Value {
 }
 
 impl World {
-    fn propose(&self, state: &mut State, node: usize) {
+    fn begin(&self, state: &mut State, node: usize, cut: Cut) {
+        let member = Arc::make_mut(&mut state.nodes[node]);
+        member.rounds += 1;
+        if member.proposes {
+            return self.fire(state, node, Timer::RoundOverdue, cut);
+        }
         // Another life proposes something else: the same ballot must not serve both.
-        let proposal = value(format!("{node}.{}", state.nodes[node].proposals));
-        state.nodes[node].proposals += 1;
-        state.proposed.insert(proposal.clone());
-        self.step(state, node, Input::Propose(proposal), None);
+        let proposal = value(format!("{node}.{}", member.proposals));
+        member.proposals += 1;
+        member.proposes = true;
+        self.step(state, node, Input::Propose(proposal), cut);
     }
 
-    fn deliver(&self, state: &mut State, envelope: Envelope, cut: Option<usize>) {
-        let Envelope { from, to, mut message } = envelope;
+    fn deliver(&self, state: &mut State, envelope: &Envelope, cut: Cut) {
+        let Envelope { from, to, mut message } = envelope.clone();
+        let member = Arc::make_mut(&mut state.nodes[to]);
         if self.broken == Some(Break::AcceptsAgainstItsPromise)
             && let Message::Accept { ballot, .. } = &message
-            && state.nodes[to].disk.promised > Some(*ballot)
-            && state.nodes[to].disk.decided.is_none()
+            && member.disk.promised > Some(*ballot)
+            && member.disk.decided.is_none()
         {
-            let accepted = state.nodes[to].disk.accepted.clone();
+            let accepted = member.disk.accepted.clone();
             let promised = accepted.as_ref().map(|vote| vote.ballot);
-            let record = Record { promised, accepted, decided: None };
-            state.nodes[to].machine = machine(to, record);
+            member.machine = machine(to, Record { promised, accepted, decided: None });
         }
         if self.broken == Some(Break::IgnoresAcceptedValues)
             && let Message::Promised { accepted, .. } = &mut message
@@ -135,13 +152,13 @@ impl World {
         self.step(state, to, input, cut);
     }
 
-    fn step(&self, state: &mut State, node: usize, input: Input, cut: Option<usize>) {
-        let mut outputs = state.nodes[node].machine.step(Time::default(), input);
+    fn step(&self, state: &mut State, node: usize, input: Input, cut: Cut) {
+        let machine = &mut Arc::make_mut(&mut state.nodes[node]).machine;
+        let mut outputs = machine.step(Time::default(), input);
         if self.broken == Some(Break::SendsFirst) {
             outputs.sort_by_key(|output| matches!(output, Output::Persist(_)));
         }
         for output in outputs.into_iter().take(cut.unwrap_or(usize::MAX)) {
-            state.duel |= is_reject(&output);
             if !self.terse || !only_hastens(&output) {
                 state.perform(node, output);
             }
@@ -153,15 +170,25 @@ impl World {
 
     fn crash(&self, state: &mut State, node: usize) {
         state.crashes -= 1;
-        let disk = state.nodes[node].disk.clone();
-        state.nodes[node].machine = machine(node, disk);
-        state.nodes[node].timers.clear();
+        let member = Arc::make_mut(&mut state.nodes[node]);
+        let mut record = member.disk.clone();
+        if self.broken == Some(Break::ForgetsItsPromise) {
+            record.promised = record.accepted.as_ref().map(|vote| vote.ballot);
+        }
+        if self.broken == Some(Break::ForgetsWhatItAccepted) {
+            record.accepted = None;
+        }
+        member.disk = record.clone();
+        member.machine = machine(node, record);
+        member.timers.clear();
+        member.proposes = false;
         self.step(state, node, Input::Restarted, None);
     }
 
-    fn fire(&self, state: &mut State, node: usize, timer: Timer) {
-        if self.broken != Some(Break::LosesTimers) && state.nodes[node].timers.remove(&timer) {
-            self.step(state, node, Input::TimerFired(timer), None);
+    fn fire(&self, state: &mut State, node: usize, timer: Timer, cut: Cut) {
+        let member = Arc::make_mut(&mut state.nodes[node]);
+        if self.broken != Some(Break::LosesTimers) && member.timers.remove(&timer) {
+            self.step(state, node, Input::TimerFired(timer), cut);
         }
     }
 
@@ -171,49 +198,83 @@ impl World {
         let mut state = state.clone();
         state.sent.clear();
         // Somebody goes on wanting it: that is the owner's part after a crash.
-        calm.propose(&mut state, 0);
+        if !state.nodes[0].proposes {
+            calm.begin(&mut state, 0, None);
+        }
         for _ in 0..3 {
             for node in 0..3 {
-                calm.fire(&mut state, node, Timer::DecisionOverdue);
-                calm.fire(&mut state, node, Timer::AcknowledgementsOverdue);
+                calm.fire(&mut state, node, Timer::DecisionOverdue, None);
+                calm.fire(&mut state, node, Timer::AcknowledgementsOverdue, None);
                 calm.deliver_all(&mut state);
             }
             // The pauses of two that duel differ, so one of them is first.
-            calm.fire(&mut state, 0, Timer::RoundOverdue);
+            calm.fire(&mut state, 0, Timer::RoundOverdue, None);
             calm.deliver_all(&mut state);
         }
-        state.all_know()
+        state.nodes.iter().all(|node| node.disk.decided.is_some())
     }
 
     fn deliver_all(&self, state: &mut State) {
         while let Some(envelope) = state.sent.pop_first() {
-            self.deliver(state, envelope, None);
+            self.deliver(state, &envelope, None);
         }
+    }
+
+    fn may_begin(&self, member: &Node) -> bool {
+        let due = !member.proposes || member.timers.contains(&Timer::RoundOverdue);
+        member.rounds < self.rounds && due && member.disk.decided.is_none()
+    }
+
+    /// Where steps are cut: not at all, and, if crashes are left, after some of the outputs. After
+    /// none is a crash and a loss; after all is a step and a crash.
+    fn cuts(&self, state: &State) -> Vec<Cut> {
+        let cut = if self.cuts && state.crashes > 0 { 3 } else { 1 };
+        (0..cut).map(|outputs| (outputs > 0).then_some(outputs)).collect()
     }
 }
 
 impl State {
     fn perform(&mut self, from: usize, output: Output) {
+        let member = Arc::make_mut(&mut self.nodes[from]);
         match output {
             Output::Persist(record) => {
-                let known = self.nodes[from].disk.decided.clone();
-                self.changed |= known.is_some() && known != record.decided;
-                self.nodes[from].disk = record;
+                let known = &member.disk.decided;
+                self.changed |= known.is_some() && *known != record.decided;
+                member.disk = record;
             }
             Output::Send { to, message } => {
-                self.sent.insert(Envelope { from, to: to.0 as usize, message });
+                self.sent.insert(Arc::new(Envelope { from, to: to.0 as usize, message }));
             }
             Output::SetTimer { timer, .. } => {
-                self.nodes[from].timers.insert(timer);
+                member.timers.insert(timer);
             }
             Output::Decided(value) => {
-                self.decided.insert(value);
+                self.changed |= member.disk.decided.as_ref() != Some(&value);
             }
         }
     }
 
-    fn all_know(&self) -> bool {
-        self.nodes.iter().all(|node| node.disk.decided.is_some())
+    /// Takes messages away that nobody will ever take notice of again, so that histories which
+    /// differ in nothing else are one state.
+    fn forget_what_is_over(&mut self) {
+        let nodes = &self.nodes;
+        self.sent.retain(|envelope| !nodes[envelope.to].is_deaf_to(&envelope.message));
+    }
+
+    fn decided(&self) -> BTreeSet<&Value> {
+        self.nodes.iter().filter_map(|node| node.disk.decided.as_ref()).collect()
+    }
+
+    fn was_proposed(&self, value: &Value) -> bool {
+        let proposals = |node: usize| (0..self.nodes[node].proposals).map(move |n| (node, n));
+        let mut all = (0..3).flat_map(proposals);
+        all.any(|(node, number)| value.as_bytes() == format!("{node}.{number}").as_bytes())
+    }
+
+    /// Whether ballots of both have promises, so that one of them will be refused.
+    fn duels(&self) -> bool {
+        let promised = self.nodes.iter().filter_map(|node| node.disk.promised);
+        promised.map(|ballot| ballot.node).collect::<BTreeSet<_>>().len() > 1
     }
 
     fn taken_over(&self) -> bool {
@@ -226,89 +287,92 @@ impl State {
     }
 }
 
+impl Node {
+    /// Whether a message changes nothing here any more, now or later: promises and accepted
+    /// ballots never fall, and what was asked in an earlier life or ballot is not asked again.
+    fn is_deaf_to(&self, message: &Message) -> bool {
+        let Record { promised, accepted, decided } = self.machine.record();
+        let voted = accepted.as_ref().map(|vote| vote.ballot);
+        match message {
+            Message::Prepare { ballot } | Message::Accept { ballot, .. } => {
+                decided.is_some() || *promised > Some(*ballot)
+            }
+            Message::Promised { ballot, .. } => {
+                !self.proposes || *promised != Some(*ballot) || voted == Some(*ballot)
+            }
+            Message::Accepted { ballot } => !self.proposes || *promised != Some(*ballot),
+            _ => false,
+        }
+    }
+}
+
 impl Model for World {
     type State = State;
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let node = |node| Node {
-            machine: machine(node, Record::default()),
-            disk: Record::default(),
-            timers: BTreeSet::new(),
-            proposals: 0,
+        let node = |node| {
+            Arc::new(Node {
+                machine: machine(node, Record::default()),
+                disk: Record::default(),
+                timers: BTreeSet::new(),
+                rounds: 0,
+                proposals: 0,
+                proposes: false,
+            })
         };
-        vec![State {
-            nodes: (0..3).map(node).collect(),
-            sent: BTreeSet::new(),
-            proposed: BTreeSet::new(),
-            decided: BTreeSet::new(),
-            changed: false,
-            duel: false,
-            crashes: self.crashes,
-            retries: self.retries,
-        }]
+        let nodes = [0, 1, 2].map(node);
+        vec![State { nodes, sent: BTreeSet::new(), changed: false, crashes: self.crashes }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let again = if self.proposes_again { self.crashes - state.crashes } else { 0 };
-        let proposals = |node| if node == self.crashing { 1 + again } else { 1 };
-        for node in 0..self.proposers {
-            if state.nodes[node].proposals < proposals(node) {
-                actions.push(Action::Propose(node));
-            }
-            if state.retries > 0 && state.nodes[node].timers.contains(&Timer::RoundOverdue) {
-                actions.push(Action::Retry(node));
-            }
+        for cut in self.cuts(state) {
+            let begins = (0..self.proposers).filter(|node| self.may_begin(&state.nodes[*node]));
+            actions.extend(begins.map(|node| Action::Begin(node, cut)));
+            actions.extend(state.sent.iter().map(|sent| Action::Deliver(Arc::clone(sent), cut)));
         }
-        actions.extend(state.sent.iter().map(|sent| Action::Deliver(sent.clone(), None)));
         if state.crashes > 0 {
-            actions.push(Action::Crash);
-            // After no output is a crash and a loss; after all is a delivery and a crash.
-            let cuts = |sent: &Envelope| {
-                let sent = sent.clone();
-                (1..3).map(move |cut| Action::Deliver(sent.clone(), Some(cut)))
-            };
-            let to_it = state.sent.iter().filter(|sent| sent.to == self.crashing);
-            actions.extend(to_it.flat_map(cuts));
+            actions.extend((0..3).map(Action::Crash));
         }
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         match action {
-            Action::Propose(node) => self.propose(&mut state, node),
-            Action::Deliver(envelope, cut) => self.deliver(&mut state, envelope, cut),
-            Action::Retry(node) => {
-                state.retries -= 1;
-                self.fire(&mut state, node, Timer::RoundOverdue);
-            }
-            Action::Crash => self.crash(&mut state, self.crashing),
+            Action::Begin(node, cut) => self.begin(&mut state, node, cut),
+            Action::Deliver(envelope, cut) => self.deliver(&mut state, &envelope, cut),
+            Action::Crash(node) => self.crash(&mut state, node),
+        }
+        if self.forgets {
+            state.forget_what_is_over();
         }
         (state != *last).then_some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(ONE_DECISION, |_, state: &State| state.decided.len() <= 1),
+            Property::always(ONE_DECISION, |_, state: &State| state.decided().len() <= 1),
             Property::always(FINAL, |_, state: &State| !state.changed),
-            Property::always(PROPOSED, |_, state: &State| state.decided.is_subset(&state.proposed)),
+            Property::always(PROPOSED, |_, state: &State| {
+                state.decided().into_iter().all(|value| state.was_proposed(value))
+            }),
             Property::always(SETTLES, |world: &Self, state: &State| {
                 !world.settles || world.settles(state)
             }),
-            Property::sometimes(DUEL, |_, state: &State| state.duel),
+            Property::sometimes(DUEL, |_, state: &State| state.duels()),
             Property::sometimes(TAKE_OVER, |_, state: &State| state.taken_over()),
-            Property::sometimes(DECIDED, |_, state: &State| !state.decided.is_empty()),
+            Property::sometimes(DECIDED, |_, state: &State| !state.decided().is_empty()),
         ]
     }
 }
 
 const QUIET: World = World {
-    crashes: 0,
-    crashing: 0,
-    proposes_again: false,
-    retries: 0,
     proposers: 2,
+    rounds: 1,
+    crashes: 0,
+    cuts: true,
     terse: true,
+    forgets: true,
     broken: None,
     settles: true,
 };
@@ -316,41 +380,75 @@ const QUIET: World = World {
 const SITUATIONS: [&str; 3] = [DUEL, TAKE_OVER, DECIDED];
 
 #[test]
-fn one_value_is_decided_when_two_duel() {
-    holds(QUIET, &LAWS, &SITUATIONS);
+fn one_value_is_decided_when_two_duel_over_two_rounds_each_and_any_member_crashes() {
+    holds(World { rounds: 2, crashes: 1, ..QUIET }, &LAWS, &SITUATIONS);
 }
 
 #[test]
-fn one_value_is_decided_when_an_acceptor_crashes() {
-    holds(World { crashes: 1, crashing: 2, ..QUIET }, &LAWS, &SITUATIONS);
-}
-
-#[test]
-fn one_value_is_decided_when_a_proposer_crashes() {
-    holds(World { crashes: 1, crashing: 0, ..QUIET }, &LAWS, &SITUATIONS);
+fn one_value_is_decided_when_three_propose_and_any_member_crashes() {
+    holds(World { proposers: 3, crashes: 1, ..QUIET }, &LAWS, &SITUATIONS);
 }
 
 #[test]
 fn one_value_is_decided_when_another_life_proposes_another() {
-    let again = World { crashes: 1, crashing: 0, proposes_again: true, proposers: 1, ..QUIET };
-    holds(again, &LAWS, &[DECIDED]);
-}
-
-#[test]
-fn one_value_is_decided_when_one_tries_again() {
-    holds(World { retries: 1, proposers: 1, ..QUIET }, &LAWS, &[DECIDED]);
+    holds(World { proposers: 1, rounds: 3, crashes: 2, ..QUIET }, &LAWS, &[DECIDED]);
 }
 
 #[test]
 fn all_learn_the_decision() {
-    holds(World { proposers: 1, terse: false, ..QUIET }, &LAWS, &[DECIDED]);
+    let talkative = World { proposers: 1, terse: false, forgets: false, ..QUIET };
+    holds(talkative, &LAWS, &[DECIDED]);
+}
+
+#[test]
+fn larger_worlds_hold_as_well() {
+    if std::env::var_os("OUTLAST_LONG").is_none_or(|value| value != "1") {
+        return;
+    }
+    let unsettled = World { cuts: false, settles: false, ..QUIET };
+    holds(World { rounds: 2, crashes: 2, ..unsettled.clone() }, &LAWS, &SITUATIONS);
+    holds(World { rounds: 3, ..unsettled.clone() }, &LAWS, &SITUATIONS);
+    holds(World { terse: false, forgets: false, ..unsettled }, &LAWS, &SITUATIONS);
+}
+
+/// All disks that a world can come to have.
+fn outcomes(world: &World) -> BTreeSet<[Record; 3]> {
+    let mut seen: BTreeSet<u64> = BTreeSet::new();
+    let mut outcomes = BTreeSet::new();
+    let mut open = world.init_states();
+    while let Some(state) = open.pop() {
+        let mut hasher = DefaultHasher::new();
+        state.hash(&mut hasher);
+        if !seen.insert(hasher.finish()) {
+            continue;
+        }
+        let mut actions = Vec::new();
+        world.actions(&state, &mut actions);
+        open.extend(actions.into_iter().filter_map(|action| world.next_state(&state, action)));
+        outcomes.insert(state.nodes.map(|node| node.disk.clone()));
+    }
+    outcomes
+}
+
+#[test]
+fn what_is_taken_away_to_make_worlds_smaller_leads_nowhere() {
+    let duel = World { crashes: 1, ..QUIET };
+    let retry = World { proposers: 1, rounds: 2, crashes: 1, ..QUIET };
+    for world in [duel, retry] {
+        let whole = World { forgets: false, ..world.clone() };
+        assert!(outcomes(&world) == outcomes(&whole), "other outcomes in {world:?}");
+        let uncut = World { cuts: false, ..world.clone() };
+        assert!(outcomes(&world) == outcomes(&uncut), "other outcomes without cuts in {world:?}");
+    }
 }
 
 #[test]
 fn what_is_broken_is_noticed() {
-    let broken = |broken| World { broken: Some(broken), settles: false, ..QUIET };
-    let sends_first = World { crashes: 1, crashing: 2, ..broken(Break::SendsFirst) };
-    notices(sends_first, ONE_DECISION);
+    let broken = |broken| World { broken: Some(broken), forgets: false, settles: false, ..QUIET };
+    let crashing = |how| World { crashes: 1, ..broken(how) };
+    notices(crashing(Break::SendsFirst), ONE_DECISION);
+    notices(crashing(Break::ForgetsItsPromise), ONE_DECISION);
+    notices(crashing(Break::ForgetsWhatItAccepted), ONE_DECISION);
     notices(broken(Break::AcceptsAgainstItsPromise), ONE_DECISION);
     notices(broken(Break::IgnoresAcceptedValues), ONE_DECISION);
     notices(World { settles: true, ..broken(Break::LosesTimers) }, SETTLES);
