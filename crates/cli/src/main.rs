@@ -8,6 +8,7 @@ mod client;
 mod directories;
 mod exit;
 mod input;
+mod joining;
 mod log;
 mod services;
 mod signals;
@@ -32,6 +33,7 @@ enum Verb {
     Run(Box<verbs::run::Arguments>),
     Check(verbs::check::Arguments),
     Node(Box<verbs::node::Arguments>),
+    Cluster(verbs::cluster::Arguments),
     Start(verbs::start::Arguments),
     Ps(verbs::ps::Arguments),
     Show(verbs::show::Arguments),
@@ -62,6 +64,7 @@ fn main() -> std::process::ExitCode {
         Verb::Run(arguments) => verbs::run::run(&arguments),
         Verb::Check(arguments) => verbs::check::run(&arguments),
         Verb::Node(arguments) => verbs::node::run(&arguments),
+        Verb::Cluster(arguments) => verbs::cluster::run(&arguments),
         Verb::Start(arguments) => verbs::start::run(&arguments),
         Verb::Ps(arguments) => verbs::ps::run(&arguments),
         Verb::Show(arguments) => verbs::show::run(&arguments),

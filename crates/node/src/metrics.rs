@@ -7,9 +7,14 @@ use prometheus_client::registry::Registry;
 
 use crate::driver::Counts;
 use crate::node::JournalCounts;
+use crate::transport::{PeerStatistics, Statistics};
 
-/// The text of all metrics.
-pub(crate) fn text(counts: &Counts, journal: &JournalCounts) -> String {
+/// The text of all metrics; those of the transport only of a member of a cluster.
+pub(crate) fn text(
+    counts: &Counts,
+    journal: &JournalCounts,
+    transport: Option<&Statistics>,
+) -> String {
     let mut registry = Registry::with_prefix("outlast");
     for (name, help, count) in counters(counts, journal) {
         registry.register(name, help, ConstCounter::new(count));
@@ -17,9 +22,36 @@ pub(crate) fn text(counts: &Counts, journal: &JournalCounts) -> String {
     for (name, help, level) in gauges(counts, journal) {
         registry.register(name, help, ConstGauge::new(level));
     }
+    if let Some(transport) = transport {
+        register_transport(&mut registry, transport);
+    }
     let mut text = String::new();
     encode(&mut text, &registry).expect("writing to memory does not fail");
     text
+}
+
+fn register_transport(registry: &mut Registry, transport: &Statistics) {
+    let sum = |count: fn(&PeerStatistics) -> u64| transport.peers.values().map(count).sum();
+    let strangers = transport.crowded + transport.slow + transport.refused;
+    let counters: [Measured<u64>; 6] = [
+        ("messages_sent", "Messages sent to other nodes", sum(|peer| peer.sent)),
+        ("messages_received", "Messages received from other nodes", sum(|peer| peer.received)),
+        ("messages_displaced", "Messages that made room for newer", sum(|peer| peer.displaced)),
+        ("peer_connections", "How often a peer was reached", sum(|peer| peer.connections)),
+        ("strangers", "Connections that were not let in", strangers),
+        ("join_requests", "Requests to join that were answered", transport.joining),
+    ];
+    for (name, help, count) in counters {
+        registry.register(name, help, ConstCounter::new(count));
+    }
+    let connected = transport.peers.values().filter(|peer| peer.connected).count();
+    let gauges: [Measured<f64>; 2] = [
+        ("peers", "Other nodes that are known", transport.peers.len() as f64),
+        ("peers_connected", "Other nodes that messages can leave for", connected as f64),
+    ];
+    for (name, help, level) in gauges {
+        registry.register(name, help, ConstGauge::new(level));
+    }
 }
 
 type Measured<T> = (&'static str, &'static str, T);

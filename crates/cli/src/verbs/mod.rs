@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod cancel;
 pub(crate) mod check;
+pub(crate) mod cluster;
 pub(crate) mod compensate;
 pub(crate) mod data;
 pub(crate) mod definitions;

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use outlast_node::cluster::Cluster;
 use outlast_node::http::{self, read_token, rotate_token};
 use outlast_node::{Configuration, Node, NodeHandle, Stopped};
 use serde_json::json;
 
 use crate::exit::{Exit, Failure};
+use crate::joining::{ClusterArguments, describe};
 use crate::services::ServiceArguments;
 use crate::{directories, log, signals};
 
@@ -22,6 +24,7 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
 Examples:
   outlast node                                    on this machine, at http://127.0.0.1:7180
   outlast node --data /var/lib/outlast --listen 0.0.0.0:7180 --host outlast.example.org
+  outlast node --join first.example:7181 --token TOKEN   become a member of a cluster
 
 The token that requests must show is printed at the first start; `outlast token` prints it again.")]
 pub(crate) struct Arguments {
@@ -50,6 +53,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    cluster: ClusterArguments,
+    #[command(flatten)]
     services: ServiceArguments,
 }
 
@@ -72,6 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
+    runtime.block_on(arguments.cluster.join(&directory))?;
     let node = Node::start(configuration, runtime.handle())?;
     let exit = runtime.block_on(serve(arguments, &directory, node));
     runtime.shutdown_timeout(SHUTDOWN_MAX);
@@ -82,26 +88,39 @@ async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> any
     if !arguments.no_token {
         ensure_token(directory)?;
     }
+    let cluster = arguments.cluster.start(directory, node.meta()).await?;
     let options = http::Options {
         listen: arguments.listen,
         hosts: arguments.hosts.clone(),
         token: (!arguments.no_token).then(|| directory.to_owned()),
         connections_max: arguments.connections.max(1),
+        cluster: cluster.clone(),
+        test_faults: arguments.cluster.test_faults,
     };
     let server = http::serve(node.clone(), options)
         .await
         .with_context(|| format!("cannot listen on {}", arguments.listen))?;
     let address = server.address();
     let id = format!("{:016x}", node.meta().node.0);
+    let reached = cluster.as_ref().map(describe);
     if arguments.json {
-        println!("{}", json!({ "address": address, "data": directory, "node": id }));
+        let cluster = cluster.as_ref().map(|it| it.transport().identity().cluster.to_string());
+        let said = json!({
+            "address": address, "data": directory, "node": id,
+            "cluster": cluster, "clusterAddress": reached,
+        });
+        println!("{said}");
     }
     eprintln!("node {id} listens on http://{address}, kept in {}", directory.display());
+    if let Some(reached) = reached {
+        eprintln!("other nodes reach it at {reached}");
+    }
     let ended = tokio::select! {
         told = signals::told_to_end() => Ok(told?),
         stopped = node.stopped() => Err(stopped),
     };
     server.stop().await;
+    cluster.inspect(Cluster::stop);
     match ended {
         Ok(_) => match node.shutdown().await {
             Stopped::Asked => Ok(Exit::Completed),

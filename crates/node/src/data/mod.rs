@@ -3,6 +3,7 @@
 //! ```text
 //! lock        held by the process that uses the directory
 //! meta.json   node, incarnation, epoch
+//! cluster/    what makes the node a member of a cluster (see `cluster`)
 //! journal/    the segments of the journal
 //! store.redb  the store
 //! ```
@@ -129,13 +130,7 @@ pub fn open(
     options: journal::Options,
     on_event: impl FnMut(journal::Event) + Send + 'static,
 ) -> Result<Opened, DataError> {
-    create_directory(directory).map_err(DataError::io("create", directory))?;
-    let lock = Lock::acquire(directory)?;
-    let mut meta = match Meta::read(directory)? {
-        Some(meta) => meta,
-        None if holds_nothing(directory)? => Meta::new(random),
-        None => return Err(DataError::NotOurs { directory: directory.to_owned() }),
-    };
+    let (lock, mut meta) = claim_or_make(directory, random)?;
     meta.epoch = Epoch(meta.epoch.0 + 1);
     meta.write(directory)?;
     let store = open_store(directory, &meta)?;
@@ -151,6 +146,25 @@ pub fn open(
         meta.write(directory)?;
     }
     Ok(Opened { meta, store, journal, recovered, lock })
+}
+
+/// Locks a data directory, or makes a new one, without opening what is in it: for those who must know
+/// whose it is before the node starts. The random number names the node if the directory is new.
+pub fn prepare(directory: &Path, random: u64) -> Result<(Lock, Meta), DataError> {
+    let (lock, meta) = claim_or_make(directory, random)?;
+    // Who the node is must not change after somebody was told.
+    meta.write(directory)?;
+    Ok((lock, meta))
+}
+
+fn claim_or_make(directory: &Path, random: u64) -> Result<(Lock, Meta), DataError> {
+    create_directory(directory).map_err(DataError::io("create", directory))?;
+    let lock = Lock::acquire(directory)?;
+    match Meta::read(directory)? {
+        Some(meta) => Ok((lock, meta)),
+        None if holds_nothing(directory)? => Ok((lock, Meta::new(random))),
+        None => Err(DataError::NotOurs { directory: directory.to_owned() }),
+    }
 }
 
 /// Gives space that the store no longer uses back to the disk, while the node is stopped. Returns

@@ -219,3 +219,16 @@ fn compacting_says_how_much_it_gave_back() {
     assert!(0 < after && after <= before);
     assert!(check(directory.path()).unwrap().is_sound());
 }
+
+#[test]
+fn a_prepared_directory_is_opened_as_the_same_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let (lock, meta) = prepare(directory.path(), 7).unwrap();
+    assert!(matches!(prepare(directory.path(), 8), Err(DataError::Locked(_))));
+    drop(lock);
+    let (lock, again) = prepare(directory.path(), 9).unwrap();
+    assert_eq!((meta.node, &meta), (NodeId(7), &again));
+    drop(lock);
+    let opened = open_with(directory.path(), 10).unwrap();
+    assert_eq!(opened.meta.node, meta.node);
+}

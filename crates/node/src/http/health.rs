@@ -34,7 +34,8 @@ pub(super) async fn ready(State(api): State<Arc<Api>>) -> Result<Json<JsonValue>
 /// What was counted, in the text format of Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "node", responses((status = 200, body = String)))]
 pub(super) async fn metrics(State(api): State<Arc<Api>>) -> Result<impl IntoResponse, Problem> {
-    let text = metrics::text(&api.node.counts().await?, &api.node.journal());
+    let transport = api.options.cluster.as_ref().map(|cluster| cluster.transport().statistics());
+    let text = metrics::text(&api.node.counts().await?, &api.node.journal(), transport.as_ref());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text))
 }

@@ -4,6 +4,7 @@
 //! keeps `docs/openapi.json` the same. A request is checked (`guard`) before its body is read, and
 //! read within bounds (`payload`); whatever is refused is answered with a problem document.
 
+mod cluster;
 mod definitions;
 mod events;
 mod executions;
@@ -27,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use outlast_engine::{Ask, Reply, Which, WorkflowVersion};
 use outlast_lineage::{Digest, ExecutionId};
 use outlast_workflow::Program;
@@ -36,6 +37,7 @@ use utoipa::OpenApi;
 pub use serve::Server;
 pub use token::{read_token, rotate_token};
 
+use crate::cluster::Cluster;
 use crate::node::NodeHandle;
 use problem::Problem;
 use token::Token;
@@ -54,6 +56,10 @@ pub struct Options {
     pub token: Option<PathBuf>,
     /// How many connections there are at most.
     pub connections_max: usize,
+    /// The node's connections to others, if it is a member of a cluster.
+    pub cluster: Option<Cluster>,
+    /// Whether tests may cut those connections.
+    pub test_faults: bool,
 }
 
 impl Default for Options {
@@ -63,6 +69,8 @@ impl Default for Options {
             hosts: Vec::new(),
             token: None,
             connections_max: 512,
+            cluster: None,
+            test_faults: false,
         }
     }
 }
@@ -90,7 +98,12 @@ pub async fn serve(node: NodeHandle, options: Options) -> io::Result<Server> {
 fn router(api: Arc<Api>) -> Router {
     let execution = "/v1/executions/{execution}";
     let of = |rest: &str| format!("{execution}{rest}");
+    let faults = match api.options.test_faults {
+        true => Router::new().route("/v1/faults", put(cluster::cut)),
+        false => Router::new(),
+    };
     Router::new()
+        .merge(faults)
         .route(
             "/v1/definitions",
             get(definitions::list).post(definitions::register).put(definitions::register),
@@ -111,6 +124,8 @@ fn router(api: Arc<Api>) -> Router {
         .route("/v1/events", get(watch::all).post(events::publish))
         .route("/v1/parked", get(parked::list))
         .route("/v1/parked/resolve", post(parked::resolve))
+        .route("/v1/cluster", get(cluster::show))
+        .route("/v1/cluster/invitations", post(cluster::invite))
         .route("/metrics", get(health::metrics))
         .route("/health", get(health::health))
         .route("/ready", get(health::ready))
@@ -153,6 +168,8 @@ fn router(api: Arc<Api>) -> Router {
         events::publish,
         parked::list,
         parked::resolve,
+        cluster::show,
+        cluster::invite,
         health::metrics,
         health::health,
         health::ready,

@@ -1,0 +1,93 @@
+//! What makes `outlast node` a member of a cluster: its flags, joining, and its connections.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use outlast_node::cluster::{self, Cluster, JoinToken};
+use outlast_node::transport::{Event, Settings, is_address};
+use outlast_node::{data, random};
+use tokio::sync::mpsc;
+
+use crate::exit::Failure;
+
+/// How a node reaches others of its cluster, and they it.
+#[derive(clap::Args)]
+pub(crate) struct ClusterArguments {
+    /// Where to listen for other nodes, if it is in a cluster; port 0 takes any free one
+    #[arg(long, default_value = "127.0.0.1:7181", value_name = "ADDRESS")]
+    cluster_listen: SocketAddr,
+    /// Where other nodes reach this one [default: where it listens for them]
+    #[arg(long, value_name = "HOST:PORT")]
+    cluster_address: Vec<String>,
+    /// Join a cluster: the address of the node that gave out the token [default: those in the token]
+    #[arg(long, value_name = "HOST:PORT", requires = "token")]
+    join: Vec<String>,
+    /// The token to join with, which `outlast cluster invite` prints; nothing happens if the node has
+    /// joined already
+    #[arg(long, env = "OUTLAST_JOIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+    /// Let tests cut connections to other nodes (PUT /v1/faults)
+    #[arg(long, hide = true)]
+    pub(crate) test_faults: bool,
+}
+
+impl ClusterArguments {
+    /// Joins the cluster that the node was told to join, if any. The node must not run yet.
+    pub(crate) async fn join(&self, directory: &Path) -> anyhow::Result<()> {
+        let addresses = self.join.iter().chain(&self.cluster_address);
+        if let Some(wrong) = addresses.into_iter().find(|address| !is_address(address)) {
+            let message = format!("{wrong}: expected an address such as node.example:7181");
+            return Err(Failure::usage(message).into());
+        }
+        let Some(token) = &self.token else { return Ok(()) };
+        let token: JoinToken =
+            token.parse().map_err(|error| Failure::usage(format!("--token: {error}")))?;
+        let (lock, meta) = prepared(directory)?;
+        let was_member = cluster::is_member(directory);
+        let cluster = cluster::join(directory, meta.node, &token, &self.join).await?;
+        drop(lock);
+        if !was_member {
+            eprintln!("joined cluster {cluster}");
+        }
+        Ok(())
+    }
+
+    /// Brings up the connections to other nodes, if the node is in a cluster.
+    pub(crate) async fn start(
+        &self,
+        directory: &Path,
+        meta: &data::Meta,
+    ) -> anyhow::Result<Option<Cluster>> {
+        let settings = Settings {
+            listen: self.cluster_listen,
+            advertised: self.cluster_address.clone(),
+            incarnation: meta.epoch.0,
+            ..Settings::default()
+        };
+        let Some((cluster, events)) = Cluster::start(directory, meta.node, settings).await? else {
+            return Ok(None);
+        };
+        tokio::spawn(pass_on(events));
+        Ok(Some(cluster))
+    }
+}
+
+/// Locks a data directory, or makes a new one, and says whose it is.
+pub(crate) fn prepared(directory: &Path) -> anyhow::Result<(data::Lock, data::Meta)> {
+    data::prepare(directory, u64::from_le_bytes(random::bytes()))
+        .map_err(|error| Failure::storage(format!("{:#}", anyhow::Error::from(error))).into())
+}
+
+/// Takes what other nodes send.
+async fn pass_on(mut events: mpsc::Receiver<Event>) {
+    while let Some(event) = events.recv().await {
+        tracing::trace!(?event, "from another node");
+    }
+}
+
+/// Where other nodes reach this one.
+pub(crate) fn describe(cluster: &Cluster) -> String {
+    let transport = cluster.transport();
+    let first = transport.advertised().first().cloned();
+    first.unwrap_or_else(|| transport.address().to_string())
+}

@@ -1,0 +1,121 @@
+//! `outlast cluster`: found a cluster, and invite nodes into it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use outlast_node::cluster;
+use serde_json::{Value as Json, json};
+
+use crate::client::{Connection, data_directory};
+use crate::exit::{Exit, Failure};
+use crate::joining::prepared;
+
+/// Found a cluster, and invite nodes into it
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast cluster init                            make a cluster of the node that keeps its data here
+  outlast node --cluster-listen 0.0.0.0:7181 --cluster-address first.example:7181
+  outlast cluster invite --valid 15m              then, on another machine:
+  outlast node --join first.example:7181 --token TOKEN")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(clap::Subcommand)]
+enum Task {
+    /// Make a cluster whose first member is the node of a data directory; the node must be stopped
+    Init {
+        /// The node's data directory; made if it is not there [default: where `outlast node` keeps it]
+        #[arg(long, env = "OUTLAST_DATA", value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// Print the cluster and the node as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a token with which one node can join the cluster of a running node
+    Invite {
+        #[command(flatten)]
+        connection: Connection,
+        /// For how long: 90s, 15m, 1h or 2d, 30 days at most
+        #[arg(long, default_value = "1h", value_name = "TIME", value_parser = time)]
+        valid: Duration,
+    },
+}
+
+/// Does one of the tasks.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    match &arguments.task {
+        Task::Init { data, json } => init(&data_directory(data.as_deref())?, *json),
+        Task::Invite { connection, valid } => invite(connection, *valid),
+    }
+}
+
+fn init(directory: &Path, as_json: bool) -> anyhow::Result<Exit> {
+    let (_lock, meta) = prepared(directory)?;
+    let cluster = cluster::found(directory, meta.node)
+        .map_err(|error| Failure::storage(format!("{:#}", anyhow::Error::from(error))))?;
+    let node = format!("{:016x}", meta.node.0);
+    if as_json {
+        let cluster = cluster.to_string();
+        println!("{}", json!({ "cluster": cluster, "node": node, "data": directory }));
+        return Ok(Exit::Completed);
+    }
+    println!("cluster {cluster}, first member {node}");
+    eprintln!(
+        "next:\n  start it     outlast node --data {} --cluster-listen 0.0.0.0:7181 \
+         --cluster-address HOST:7181\n  invite       outlast cluster invite\n\
+         every member holds the cluster's authority: keep data directories to yourself",
+        directory.display()
+    );
+    Ok(Exit::Completed)
+}
+
+fn invite(connection: &Connection, valid: Duration) -> anyhow::Result<Exit> {
+    let body = json!({ "valid": valid.as_secs() });
+    let said = connection
+        .talk(async |client| client.post(&["v1", "cluster", "invitations"], &body).await)?;
+    if connection.json {
+        println!("{said}");
+        return Ok(Exit::Completed);
+    }
+    let text = |name| said.get(name).and_then(Json::as_str).unwrap_or_default();
+    let address = said["addresses"].get(0).and_then(Json::as_str).unwrap_or("HOST:7181");
+    println!("{}", text("token"));
+    eprintln!(
+        "admits one node, until {}:\n  outlast node --join {address} --token TOKEN",
+        text("expires")
+    );
+    Ok(Exit::Completed)
+}
+
+/// A time such as 90s, 15m, 1h or 2d.
+fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a time such as 90s, 15m, 1h or 2d".to_owned();
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let total = number.checked_mul(seconds).filter(|total| 0 < *total).ok_or_else(wrong)?;
+    Ok(Duration::from_secs(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_number_and_a_unit() {
+        assert_eq!(time("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(time("2d"), Ok(Duration::from_secs(2 * 24 * 60 * 60)));
+        for wrong in ["", "h", "1", "0s", "-1h", "1 h", "1w", "99999999999999999999d", "1ü"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! `outlast cluster` and joining, with real processes on loopback.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+/// Longer than anything here takes, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn outlast(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
+    for name in ["OUTLAST_DATA", "OUTLAST_NODE", "OUTLAST_TOKEN", "OUTLAST_JOIN_TOKEN"] {
+        command.env_remove(name);
+    }
+    command.args(arguments);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn succeeded(output: &Output) -> Json {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// A node that runs as a process of its own, and is killed with the test.
+struct Node {
+    child: Child,
+    data: PathBuf,
+    said: Json,
+}
+
+impl Node {
+    /// Starts a node, and waits until it has said where it is.
+    fn start(data: &Path, arguments: &[&str]) -> Self {
+        Self::launch(data, outlast(&["node"]).args(arguments))
+    }
+
+    /// Joins with the token in the environment, at the addresses in the token.
+    fn start_joining(data: &Path, token: &str) -> Self {
+        Self::launch(data, outlast(&["node"]).env("OUTLAST_JOIN_TOKEN", token))
+    }
+
+    fn launch(data: &Path, command: &mut Command) -> Self {
+        let mut child = command
+            .args(["--listen", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0", "--json"])
+            .arg("--data")
+            .arg(data)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut reader = BufReader::new(child.stdout.take().unwrap());
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            let _ = reader.read_line(&mut line);
+            let _ = tell.send(line);
+        });
+        let line = told.recv_timeout(PATIENCE).unwrap_or_default();
+        let said = serde_json::from_str(&line).unwrap_or_else(|error| {
+            let _ = child.kill();
+            panic!("it did not start: {error}")
+        });
+        Self { child, data: data.to_owned(), said }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = outlast(arguments);
+        let address = self.said["address"].as_str().unwrap();
+        command.env("OUTLAST_NODE", format!("http://{address}")).env("OUTLAST_DATA", &self.data);
+        command
+    }
+
+    fn invite(&self, arguments: &[&str]) -> Json {
+        let invite = [&["cluster", "invite", "--json"], arguments].concat();
+        succeeded(&self.command(&invite).output().unwrap())
+    }
+
+    fn id(&self) -> String {
+        self.said["node"].as_str().unwrap().to_owned()
+    }
+
+    /// Asks the API.
+    fn ask(&self, method: &str, path: &str, body: &Json) -> (u16, Json) {
+        let address = self.said["address"].as_str().unwrap();
+        let token = std::fs::read_to_string(self.data.join("token")).unwrap();
+        let (method, url) = (method.parse().unwrap(), format!("http://{address}{path}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
+            let request = client.request(method, url).bearer_auth(token.trim());
+            let answer = request.body(body.to_string()).send().await.unwrap();
+            let status = answer.status().as_u16();
+            let body = answer.bytes().await.unwrap();
+            (status, serde_json::from_slice(&body).unwrap_or_default())
+        })
+    }
+
+    /// Waits until this one is connected to another, and says where it believes that one to be.
+    fn address_of(&self, other: &str) -> Json {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (status, seen) = self.ask("GET", "/v1/cluster", &Json::Null);
+            assert_eq!(status, 200, "{seen}");
+            let members = seen["members"].as_array().unwrap();
+            let found = members.iter().find(|member| member["node"] == other);
+            if let Some(found) = found.filter(|member| member["connected"] == true) {
+                return found["addresses"][0].clone();
+            }
+            assert!(Instant::now() < deadline, "{seen}");
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A directory for several nodes, the first of which has founded a cluster.
+fn founded() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("first");
+    let said = outlast(&["cluster", "init", "--json", "--data"]).arg(&data).output().unwrap();
+    assert_eq!(succeeded(&said)["cluster"].as_str().unwrap().len(), 32);
+    (directory, data)
+}
+
+#[test]
+fn a_second_node_joins_and_both_know_where_the_other_is() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let token = first.invite(&["--valid", "10m"])["token"].as_str().unwrap().to_owned();
+    let join = first.said["clusterAddress"].as_str().unwrap();
+    let arguments = ["--join", join, "--token", &token];
+    let second_data = directory.path().join("second");
+    let second = Node::start(&second_data, &arguments);
+    assert_eq!(first.said["cluster"], second.said["cluster"]);
+    assert_eq!(first.address_of(&second.id()), second.said["clusterAddress"]);
+    assert_eq!(second.address_of(&first.id()), first.said["clusterAddress"]);
+
+    // A supervisor starts it again with the same words: it is a member, and stays one.
+    let id = second.id();
+    drop(second);
+    let second = Node::start(&second_data, &arguments);
+    assert_eq!(second.id(), id);
+    assert_eq!(first.address_of(&id), second.said["clusterAddress"]);
+
+    // Another one gets nothing for the same token.
+    let third = outlast(&["node", "--listen", "127.0.0.1:0", "--data"])
+        .arg(directory.path().join("third"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert_eq!(third.status.code(), Some(1), "{third:?}");
+    assert!(text(&third.stderr).contains("used by another node"), "{third:?}");
+}
+
+#[test]
+fn a_node_that_worked_alone_keeps_its_id_when_it_joins() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let second_data = directory.path().join("second");
+    let alone = Node::start(&second_data, &[]);
+    let id = alone.id();
+    assert_eq!(alone.said["cluster"], Json::Null);
+    let (status, refused) = alone.ask("GET", "/v1/cluster", &Json::Null);
+    assert_eq!(status, 409, "{refused}");
+    drop(alone);
+    let token = first.invite(&[])["token"].as_str().unwrap().to_owned();
+    let second = Node::start_joining(&second_data, &token);
+    assert_eq!(second.id(), id);
+    assert_eq!(first.address_of(&id), second.said["clusterAddress"]);
+}
+
+#[test]
+fn tests_can_cut_real_nodes_apart_and_only_if_the_node_was_started_for_it() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &["--test-faults"]);
+    let token = first.invite(&[])["token"].as_str().unwrap().to_owned();
+    let second = Node::start_joining(&directory.path().join("second"), &token);
+    first.address_of(&second.id());
+    let cut = json!({ "block": [second.id()], "incoming": true, "outgoing": false });
+    assert_eq!(first.ask("PUT", "/v1/faults", &cut).0, 204);
+    assert_eq!(first.ask("PUT", "/v1/faults", &json!({ "block": [] })).0, 204);
+    assert_eq!(first.ask("PUT", "/v1/faults", &json!({ "block": ["nobody"] })).0, 400);
+    assert_eq!(second.ask("PUT", "/v1/faults", &cut).0, 404);
+}
+
+#[test]
+fn init_says_what_to_do_next_and_does_nothing_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let init = || outlast(&["cluster", "init", "--data"]).arg(&data).output().unwrap();
+    let first = init();
+    assert!(first.status.success(), "{first:?}");
+    assert!(text(&first.stderr).contains("outlast cluster invite"), "{first:?}");
+    for output in [text(&first.stdout), text(&first.stderr)] {
+        assert!(!output.contains("PRIVATE"), "{output}");
+    }
+    let again = init();
+    assert_eq!(again.status.code(), Some(6), "{again:?}");
+    assert!(text(&again.stderr).contains("is a member of cluster"), "{again:?}");
+    // While a node runs, its directory is its own.
+    let node = Node::start(&data, &[]);
+    assert!(text(&init().stderr).contains("is in use by process"));
+    drop(node);
+}
+
+#[test]
+fn what_is_no_token_and_what_is_no_cluster_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let join = outlast(&["node", "--listen", "127.0.0.1:0", "--token", "nonsense", "--data"])
+        .arg(&data)
+        .output()
+        .unwrap();
+    assert_eq!(join.status.code(), Some(2), "{join:?}");
+    assert!(text(&join.stderr).contains("no join token"), "{join:?}");
+    let alone = Node::start(&data, &[]);
+    let invite = alone.command(&["cluster", "invite"]).output().unwrap();
+    assert_eq!(invite.status.code(), Some(1), "{invite:?}");
+    assert!(text(&invite.stderr).contains("in no cluster"), "{invite:?}");
+}
