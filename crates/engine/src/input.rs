@@ -6,7 +6,7 @@ use outlast_expressions::Value;
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::{Answer, Ticket};
 
-use crate::Ask;
+use crate::{Ask, Position};
 
 /// Names one request of the outside (an HTTP request, a command) until it is replied to. Given by
 /// the driver, never twice in one life of the engine.
@@ -63,6 +63,17 @@ pub enum Input {
     SnapshotWanted {
         /// The most snapshots of this slice.
         max: usize,
+    },
+    /// Every record up to this one is durable; to be given whenever that has changed.
+    Durable(Position),
+    /// All that the oldest `Action::Compactable` not yet spoken of was about is durable.
+    Stored,
+    /// What `Action::Fetch` asked for.
+    Fetched {
+        /// Whose snapshot.
+        execution: ExecutionId,
+        /// The newest snapshot that was stored, or why it cannot be had.
+        snapshot: Result<Vec<u8>, String>,
     },
     /// The disk takes no more: nothing is recorded until `StorageFreed`, and new work is refused.
     StorageFull,

@@ -81,11 +81,13 @@ pub enum Action {
         bytes: Vec<u8>,
     },
     /// All snapshots and forgettings ordered before this are to be durable now; from then on no
-    /// record before `replay_from` is needed for recovery.
+    /// record before `replay_from` is needed for recovery. Answer with `Input::Stored` then.
     Compactable {
         /// The first record that is still needed.
         replay_from: Position,
     },
+    /// Give back the stored snapshot of an execution that has ended; answer with `Input::Fetched`.
+    Fetch(ExecutionId),
     /// Drop the snapshot of a subject, and the history of an execution.
     Forget(Subject),
     /// Tell whoever watches.

@@ -224,6 +224,38 @@ pub enum RecordError {
     Malformed(#[from] minicbor::decode::Error),
 }
 
+/// As much of a record as says which execution it is about.
+#[derive(Decode)]
+struct Glance {
+    #[n(3)]
+    kind: KindGlance,
+}
+
+#[derive(Decode)]
+enum KindGlance {
+    #[n(0)]
+    Opened,
+    #[n(1)]
+    Defined,
+    #[n(2)]
+    Started(#[n(0)] About),
+    #[n(3)]
+    Advanced(#[n(0)] About),
+    #[n(4)]
+    EventTaken,
+    #[n(5)]
+    Forgotten {
+        #[n(0)]
+        execution: ExecutionId,
+    },
+}
+
+#[derive(Decode)]
+struct About {
+    #[n(0)]
+    execution: ExecutionId,
+}
+
 impl Record {
     /// Writes the record.
     pub fn encode(&self) -> Vec<u8> {
@@ -238,6 +270,17 @@ impl Record {
             None => Err(RecordError::Empty),
             Some((&RECORD_VERSION, rest)) => Ok(minicbor::decode(rest)?),
             Some((&found, _)) => Err(RecordError::Version { found }),
+        }
+    }
+
+    /// The execution that the bytes of a record are about. Whether the rest of them can be read is
+    /// not looked at.
+    pub(crate) fn execution_in(bytes: &[u8]) -> Option<ExecutionId> {
+        let Glance { kind } = minicbor::decode(bytes.get(1..)?).ok()?;
+        match kind {
+            KindGlance::Started(about) | KindGlance::Advanced(about) => Some(about.execution),
+            KindGlance::Forgotten { execution } => Some(execution),
+            KindGlance::Opened | KindGlance::Defined | KindGlance::EventTaken => None,
         }
     }
 

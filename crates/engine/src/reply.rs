@@ -104,6 +104,14 @@ pub enum Refusal {
     /// The disk is full; nothing can be recorded (507).
     #[error("the node's storage is full; nothing is accepted until there is room")]
     StorageFull,
+    /// What is stored of an execution cannot be read (500).
+    #[error("what is stored of execution {execution} cannot be read: {reason}")]
+    Unreadable {
+        /// Which execution.
+        execution: ExecutionId,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// What an execution is doing and, if it ended, how: one word for people.

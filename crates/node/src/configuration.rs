@@ -53,7 +53,7 @@ pub struct Checkpoints {
 
 impl Default for Checkpoints {
     fn default() -> Self {
-        Self { bytes: 16 * 1024 * 1024, age: Duration::from_secs(15 * 60), slice: 256 }
+        Self { bytes: 4 * 1024 * 1024, age: Duration::from_secs(15 * 60), slice: 256 }
     }
 }
 

@@ -3,15 +3,21 @@
 
 #![expect(clippy::print_stderr, reason = "a skipped test says so")]
 
-use std::fs;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
+use std::{fs, io};
 
 use bytes::Bytes;
+use outlast_engine::{Ask, Filter, Refusal, Reply, StartAsk, WorkflowVersion};
+use outlast_expressions::value;
+use outlast_lineage::ExecutionId;
 use outlast_node::journal::{Event, Journal, JournalError, Options, Recovered};
 use outlast_node::store::{Checkpoint, Store, StoreError};
+use outlast_node::{Configuration, Node, NodeHandle, random};
+use tokio::runtime::Handle;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -139,4 +145,95 @@ fn a_checkpoint_that_does_not_fit_changes_nothing_and_a_later_one_is_stored() {
     drop(store);
     let store = Store::open(&path).unwrap();
     assert_eq!((store.mark().unwrap(), store.load_subjects().unwrap().count()), (3, 2));
+}
+
+const WAITS: &str = "
+document: { dsl: '1.0.3', namespace: tests, name: waits, version: '1.0.0' }
+do:
+  - hold:
+      wait: { hours: 1 }
+";
+
+/// Starts executions until one is not acknowledged because the disk is full; gives those that were.
+async fn start_until_full(node: &NodeHandle) -> BTreeSet<ExecutionId> {
+    let mut started = BTreeSet::new();
+    loop {
+        assert!(started.len() < 10_000, "the disk never fills up");
+        let ask = StartAsk {
+            id: node.new_id(),
+            name: None,
+            namespace: "tests".to_owned(),
+            workflow: "waits".to_owned(),
+            version: WorkflowVersion::Latest,
+            input: value::string(&"z".repeat(1000)),
+            salt: random::bytes(),
+            survival: None,
+        };
+        let reply = node.ask(Ask::Start(Box::new(ask)));
+        match tokio::time::timeout(Duration::from_secs(2), reply).await {
+            Ok(Ok(Reply::Started { execution, .. })) => drop(started.insert(execution)),
+            Ok(Ok(Reply::Refused(Refusal::StorageFull))) | Err(_) => return started,
+            Ok(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Every execution that a node lists, page by page; none of them may take for ever.
+async fn listed(node: &NodeHandle) -> BTreeSet<ExecutionId> {
+    let mut all = BTreeSet::new();
+    let mut filter = Filter::default();
+    loop {
+        let reply = tokio::time::timeout(PATIENCE, node.ask(Ask::List(filter.clone()))).await;
+        let Ok(Ok(Reply::Listed { executions, next })) = reply else { panic!("{reply:?}") };
+        all.extend(executions.into_iter().map(|one| one.execution));
+        let Some(next) = next else { return all };
+        filter.after = Some(next);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_on_a_full_disk_are_answered_with_what_is_durable() {
+    let Some(disk) = SmallDisk::mount("8m") else { return };
+    let filler = disk.0.path().join("filler");
+    let configuration = || {
+        let journal = Options { incarnation: 1, ..options() };
+        Configuration { journal, ..Configuration::new(disk.0.path().join("data")) }
+    };
+    let node = Node::start(configuration(), &Handle::current()).unwrap();
+    let program = outlast_languages::openworkflow::compile(WAITS).unwrap();
+    let define = Ask::Define { program, text: WAITS.into() };
+    assert!(matches!(node.ask(define).await, Ok(Reply::Defined { .. })));
+    // Whatever room there is goes, up to the last page.
+    let mut room = fs::File::create(&filler).unwrap();
+    while io::Write::write_all(&mut room, &[1; 4096]).is_ok() {}
+
+    let started = start_until_full(&node).await;
+    assert_eq!(listed(&node).await, started, "what was acknowledged, and nothing else");
+    let definitions = node.ask(Ask::Definitions { namespace: None });
+    let definitions = tokio::time::timeout(PATIENCE, definitions).await;
+    assert!(matches!(&definitions, Ok(Ok(Reply::Definitions(all))) if all.len() == 1));
+    let parked = node.ask(Ask::Parked(Default::default()));
+    let parked = tokio::time::timeout(PATIENCE, parked).await;
+    assert!(matches!(&parked, Ok(Ok(Reply::Parked(none))) if none.is_empty()));
+
+    drop(room);
+    fs::remove_file(&filler).unwrap();
+    let all = listed_when_there_is_room(&node, &started).await;
+    assert!(all.is_superset(&started));
+    node.shutdown().await;
+}
+
+/// What is listed once the disk takes records again: then everything is.
+async fn listed_when_there_is_room(
+    node: &NodeHandle,
+    started: &BTreeSet<ExecutionId>,
+) -> BTreeSet<ExecutionId> {
+    for _ in 0..200 {
+        let all = listed(node).await;
+        if started.len() < all.len() {
+            return all;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the execution whose start was in doubt never comes");
 }

@@ -108,6 +108,11 @@ impl Disk {
         self.synced.retain(|(position, _)| *position >= replay_from);
     }
 
+    /// The committed snapshot under a key.
+    pub fn snapshot(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.snapshots.get(key).cloned()
+    }
+
     /// All snapshots.
     pub fn snapshots(&self) -> Vec<Vec<u8>> {
         self.snapshots.values().cloned().collect()

@@ -4,8 +4,10 @@ use outlast_lineage::ExecutionId;
 use outlast_workflow::Event;
 
 use super::entry::Entry;
-use super::{Cause, Engine, Step};
-use crate::{Ask, Caller, Detail, Filter, Refusal, Reply, Summary, Which, WorkflowVersion};
+use super::{Cause, Engine, Step, Work};
+use crate::{
+    Ask, Caller, Detail, Filter, Position, Refusal, Reply, Summary, Which, WorkflowVersion,
+};
 
 /// How many executions one request for a list looks at, at most: a page may be short and still not
 /// be the last.
@@ -16,15 +18,14 @@ impl Engine {
     pub(super) fn answer(&mut self, step: &mut Step, caller: Caller, ask: Ask) {
         let answered = if self.storage_full && is_change(&ask) {
             Err(Refusal::StorageFull)
+        } else if let Some(id) = self.stored_subject(&ask) {
+            return self.fetch(step, id, Work::Answer { caller, ask: Box::new(ask) });
         } else {
             self.try_to_answer(step, caller, ask)
         };
         if let Err(refusal) = answered {
             self.counters.refused += 1;
-            // A refusal may tell of what others did: not before that is certain. That the storage is
-            // full tells nothing of the kind, and would wait for the very storage it is about.
-            let after = (refusal != Refusal::StorageFull).then_some(self.position);
-            step.reply(after, caller, Reply::Refused(refusal));
+            step.reply(self.certain_of(&refusal), caller, Reply::Refused(refusal));
         }
     }
 
@@ -32,8 +33,9 @@ impl Engine {
         match ask {
             Ask::Define { program, text } => self.define(step, caller, program, &text),
             Ask::Definitions { namespace } => {
-                let summaries = self.definitions.summaries(namespace.as_deref());
-                step.reply(Some(self.position), caller, Reply::Definitions(summaries));
+                let up_to = self.shown_up_to();
+                let summaries = self.definitions.summaries(namespace.as_deref(), up_to);
+                step.reply(Some(up_to), caller, Reply::Definitions(summaries));
                 Ok(())
             }
             Ask::Definition { namespace, name, version } => {
@@ -42,8 +44,9 @@ impl Engine {
             Ask::Start(start) => self.start(step, caller, *start),
             Ask::Show(which) => self.show(step, caller, &which),
             Ask::List(filter) => {
-                let reply = self.list(&filter);
-                step.reply(Some(self.position), caller, reply);
+                let reply =
+                    if self.storage_full { self.list_certain(&filter) } else { self.list(&filter) };
+                step.reply(Some(self.shown_up_to()), caller, reply);
                 Ok(())
             }
             Ask::Wait(which) => self.wait(step, caller, &which),
@@ -64,12 +67,29 @@ impl Engine {
             Ask::Publish { event } => self.accept_event(step, caller, None, event),
             Ask::Parked(filter) => {
                 let items = self.parked_items(&filter)?;
-                step.reply(Some(self.position), caller, Reply::Parked(items));
+                step.reply(Some(self.shown_up_to()), caller, Reply::Parked(items));
                 Ok(())
             }
             Ask::Resolve { filter, resolution } => self.resolve(step, caller, &filter, &resolution),
             Ask::Delete(which) => self.delete(step, caller, &which),
         }
+    }
+
+    /// Up to which record a list shows everything: the newest one, which it waits for, unless that
+    /// could take for ever.
+    const fn shown_up_to(&self) -> Position {
+        if self.storage_full { self.certain.durable() } else { self.position }
+    }
+
+    /// From when on a refusal is certain. It may tell of what others did: not before that is
+    /// durable. That the storage is full tells nothing of the kind, and neither does what is not
+    /// there while nothing is recorded, unless it is not there any more.
+    fn certain_of(&self, refusal: &Refusal) -> Option<Position> {
+        let waits = match refusal {
+            Refusal::StorageFull => false,
+            _ => !self.storage_full || self.certain.forgotten().next().is_some(),
+        };
+        waits.then_some(self.position)
     }
 
     fn give_definition(
@@ -180,6 +200,24 @@ impl Engine {
         Reply::Listed { executions, next: last.filter(|_| more) }
     }
 
+    /// The same as of the last durable record.
+    fn list_certain(&self, filter: &Filter) -> Reply {
+        let most = self.options.limits.page;
+        let limit = if filter.limit == 0 { most } else { filter.limit.min(most) };
+        let (candidates, mut next) = self.certain_after(filter.after, LOOKED_AT_MAX);
+        let fits = |one: &Summary| {
+            filter.condition.is_none_or(|wanted| wanted == one.condition)
+                && filter.namespace.as_ref().is_none_or(|wanted| *wanted == one.namespace)
+                && filter.workflow.as_ref().is_none_or(|wanted| *wanted == one.workflow)
+        };
+        let mut executions: Vec<_> = candidates.into_iter().filter(fits).take(limit + 1).collect();
+        if executions.len() > limit {
+            executions.pop();
+            next = executions.last().map(|last| last.execution);
+        }
+        Reply::Listed { executions, next }
+    }
+
     /// Everything about one execution.
     pub(super) fn detail(&mut self, id: ExecutionId) -> Box<Detail> {
         self.wake(id);
@@ -204,7 +242,8 @@ pub(super) fn fits(entry: &Entry, namespace: Option<&str>, workflow: Option<&str
         && workflow.is_none_or(|wanted| wanted == definition.name)
 }
 
-fn summary(id: ExecutionId, entry: &Entry) -> Summary {
+/// The line of an execution in a list.
+pub(super) fn summary(id: ExecutionId, entry: &Entry) -> Summary {
     let definition = &entry.defined.definition;
     Summary {
         execution: id,

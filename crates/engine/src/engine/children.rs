@@ -17,7 +17,7 @@ use crate::{Condition, Parent, Position, Sent, Subject, WorkflowVersion};
 pub(super) struct ChildStart {
     parent: ExecutionId,
     ticket: Ticket,
-    child: ExecutionId,
+    pub(super) child: ExecutionId,
     namespace: String,
     name: String,
     version: String,

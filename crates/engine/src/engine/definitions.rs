@@ -70,13 +70,20 @@ impl Definitions {
         self.by_digest.get(digest)
     }
 
-    /// All definitions of a namespace, or of all, in order of namespace, name and version.
-    pub(super) fn summaries(&self, namespace: Option<&str>) -> Vec<DefinitionSummary> {
+    /// All definitions of a namespace, or of all, that are in the records up to one, in order of
+    /// namespace, name and version.
+    pub(super) fn summaries(
+        &self,
+        namespace: Option<&str>,
+        up_to: Position,
+    ) -> Vec<DefinitionSummary> {
         self.versions
             .iter()
             .filter(|((of, _), _)| namespace.is_none_or(|wanted| wanted == of))
             .flat_map(|(_, versions)| versions.values())
-            .map(|digest| self.by_digest[digest].summary())
+            .map(|digest| &self.by_digest[digest])
+            .filter(|defined| defined.position <= up_to)
+            .map(|defined| defined.summary())
             .collect()
     }
 }

@@ -1,5 +1,6 @@
 //! One execution as the engine holds it: a few facts always at hand, and its state, which sleeps
-//! as bytes when nothing has happened to it for a while.
+//! as bytes when nothing has happened to it for a while, and is only in the store once it has ended
+//! and was saved there.
 
 use std::sync::Arc;
 
@@ -46,10 +47,23 @@ pub(super) struct Entry {
 /// The state of an execution.
 #[derive(Debug)]
 pub(super) enum State {
-    /// Ready to be advanced. The bytes it was woken from are kept until it changes.
-    Awake(Box<Execution>, Option<Box<[u8]>>),
+    /// Ready to be advanced, and where it came from.
+    Awake(Box<Execution>, Origin),
     /// As bytes.
     Asleep(Box<[u8]>),
+    /// Only in the store: it has to be fetched before it can be woken.
+    Stored,
+}
+
+/// What else holds the state of an execution that is awake, until it changes.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// Nothing: it is new, or has changed.
+    Changed,
+    /// The bytes that it was woken from.
+    Bytes(Box<[u8]>),
+    /// The store.
+    Stored,
 }
 
 /// A subscription to events.
@@ -108,40 +122,53 @@ pub(super) struct Header {
     pub(super) state: ByteVec,
 }
 
+impl Header {
+    /// Whether nothing will happen to the execution unless someone asks for it.
+    pub(super) const fn is_over(&self) -> bool {
+        self.condition.is_end() && !self.held && !self.parked && !self.busy
+    }
+}
+
 impl Entry {
     /// The execution, awake.
     pub(super) fn execution(&self) -> &Execution {
         match &self.state {
             State::Awake(execution, _) => execution,
-            State::Asleep(_) => unreachable!("it was woken before it was used"),
+            State::Asleep(_) | State::Stored => unreachable!("it was woken before it was used"),
         }
     }
 
     /// The execution, awake and about to change.
     pub(super) fn execution_mut(&mut self) -> &mut Execution {
         match &mut self.state {
-            State::Awake(execution, bytes) => {
-                *bytes = None;
+            State::Awake(execution, origin) => {
+                *origin = Origin::Changed;
                 execution
             }
-            State::Asleep(_) => unreachable!("it was woken before it was used"),
+            State::Asleep(_) | State::Stored => unreachable!("it was woken before it was used"),
         }
     }
 
     /// Makes the execution ready if it sleeps; says whether it slept.
     pub(super) fn wake(&mut self) -> bool {
-        let State::Asleep(bytes) = &mut self.state else { return false };
-        let bytes = std::mem::take(bytes);
+        let bytes = match &mut self.state {
+            State::Awake(..) => return false,
+            State::Asleep(bytes) => std::mem::take(bytes),
+            State::Stored => unreachable!("it was fetched before it was woken"),
+        };
         let execution = minicbor::decode(&bytes).expect("bytes were checked when they came in");
-        self.state = State::Awake(Box::new(execution), Some(bytes));
+        self.state = State::Awake(Box::new(execution), Origin::Bytes(bytes));
         true
     }
 
     /// Puts the execution to sleep.
     pub(super) fn sleep(&mut self) {
-        if let State::Awake(execution, bytes) = &mut self.state {
-            let bytes = bytes.take().unwrap_or_else(|| encode_state(execution).into());
-            self.state = State::Asleep(bytes);
+        if let State::Awake(execution, origin) = &mut self.state {
+            self.state = match std::mem::replace(origin, Origin::Changed) {
+                Origin::Changed => State::Asleep(encode_state(execution).into()),
+                Origin::Bytes(bytes) => State::Asleep(bytes),
+                Origin::Stored => State::Stored,
+            };
             self.timers.shrink_to_fit();
             self.subscriptions.shrink_to_fit();
         }
@@ -151,11 +178,22 @@ impl Entry {
         matches!(self.state, State::Awake(..))
     }
 
-    /// The state as bytes.
-    pub(super) fn state_bytes(&self) -> Vec<u8> {
+    /// Whether its state is only in the store.
+    pub(super) const fn is_stored(&self) -> bool {
+        matches!(self.state, State::Stored)
+    }
+
+    /// Whether nothing will happen to it unless someone asks for it.
+    pub(super) const fn is_over(&self) -> bool {
+        self.condition.is_end() && !self.held && !self.parked
+    }
+
+    /// The state as bytes, unless it is only in the store.
+    pub(super) fn state_bytes(&self) -> Option<Vec<u8>> {
         match &self.state {
-            State::Asleep(bytes) | State::Awake(_, Some(bytes)) => bytes.to_vec(),
-            State::Awake(execution, None) => encode_state(execution),
+            State::Asleep(bytes) | State::Awake(_, Origin::Bytes(bytes)) => Some(bytes.to_vec()),
+            State::Awake(execution, _) => Some(encode_state(execution)),
+            State::Stored => None,
         }
     }
 

@@ -9,6 +9,7 @@
 //! work in the queue is made again from what was recorded.
 
 mod asking;
+mod certain;
 mod children;
 mod definitions;
 mod entry;
@@ -23,9 +24,10 @@ mod running;
 mod sizes;
 mod snapshots;
 mod starting;
+mod stored;
 mod waiters;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_expressions::Value;
@@ -33,8 +35,10 @@ use outlast_lineage::{EffectId, ExecutionId, Time};
 use outlast_workflow::{Author, Event, Resolution, Ticket};
 
 use crate::{
-    Action, Caller, Counters, EngineOptions, Input, Output, Position, Record, RecordKind, Reply,
+    Action, Ask, Caller, Counters, EngineOptions, Input, Output, Position, Record, RecordKind,
+    Reply, Subject,
 };
+use certain::Certain;
 use definitions::Definitions;
 use events::Events;
 use queue::FairQueue;
@@ -73,11 +77,14 @@ pub struct Engine {
     unwanted: BTreeSet<ExecutionId>,
     waiters: Waiters,
     unsaved: Unsaved,
+    /// What waits for a state that the store is asked for.
+    fetching: BTreeMap<ExecutionId, Vec<Work>>,
     /// The alarm as the driver knows it.
     alarm: Option<Time>,
     /// Whether forgetting one execution is in the queue.
     tidying: bool,
     storage_full: bool,
+    certain: Certain,
     counters: Counters,
 }
 
@@ -102,6 +109,8 @@ enum Work {
     Resolve { execution: ExecutionId, effect: EffectId, resolution: Resolution, caller: Caller },
     /// Forget one ended execution.
     Tidy,
+    /// Answer a request that waited for the state of an execution.
+    Answer { caller: Caller, ask: Box<Ask> },
 }
 
 /// One step under way: the time, and what is to be done so far.
@@ -133,7 +142,10 @@ impl Engine {
         let mut step = Step::new(now);
         match input {
             Input::Asked { caller, ask } => self.answer(&mut step, caller, ask),
-            Input::CallerLeft(caller) => self.waiters.leave(caller),
+            Input::CallerLeft(caller) => {
+                self.waiters.leave(caller);
+                self.stop_fetching_for(caller);
+            }
             Input::Answered { execution, ticket, answer } => {
                 let answer = self.admit_answer(execution, answer);
                 self.take(&mut step, execution, Event::Answered { ticket, answer });
@@ -147,6 +159,11 @@ impl Engine {
             Input::AlarmRang => self.ring(&mut step),
             Input::Turn => self.turn(&mut step),
             Input::SnapshotWanted { max } => self.snapshot(&mut step, max),
+            Input::Durable(position) => self.certain.reaches(position),
+            Input::Stored => self.leave_to_the_store(),
+            Input::Fetched { execution, snapshot } => {
+                self.fetched(&mut step, execution, snapshot);
+            }
             Input::StorageFull => self.storage_full = true,
             Input::StorageFreed => self.storage_full = false,
         }
@@ -190,25 +207,34 @@ impl Engine {
         if self.storage_full {
             return;
         }
-        match self.work.pop() {
-            None => {}
-            Some(Work::Advance { execution, event }) => {
+        if let Some(work) = self.work.pop() {
+            self.perform(step, work);
+        }
+    }
+
+    fn perform(&mut self, step: &mut Step, work: Work) {
+        if let Some(child) = work.child().filter(|child| self.is_stored(*child)) {
+            return self.fetch(step, child, work);
+        }
+        match work {
+            Work::Advance { execution, event } => {
                 self.advance(step, execution, event, Cause::default());
             }
-            Some(Work::Show(execution)) => self.show_next_event(step, execution),
-            Some(Work::Spread { number, after }) => self.spread(number, after),
-            Some(Work::Publish { execution, ticket, event }) => {
+            Work::Show(execution) => self.show_next_event(step, execution),
+            Work::Spread { number, after } => self.spread(number, after),
+            Work::Publish { execution, ticket, event } => {
                 self.publish_for(step, execution, ticket, event);
             }
-            Some(Work::StartChild(start)) => self.start_child(step, *start),
-            Some(Work::CompensateChild { parent, ticket, child }) => {
+            Work::StartChild(start) => self.start_child(step, *start),
+            Work::CompensateChild { parent, ticket, child } => {
                 self.compensate_child(step, parent, ticket, child);
             }
-            Some(Work::Cancel(execution)) => self.cancel_wanted(step, execution),
-            Some(Work::Resolve { execution, effect, resolution, caller }) => {
+            Work::Cancel(execution) => self.cancel_wanted(step, execution),
+            Work::Resolve { execution, effect, resolution, caller } => {
                 self.resolve_one(step, execution, effect, resolution, caller);
             }
-            Some(Work::Tidy) => self.forget_one(step),
+            Work::Tidy => self.forget_one(step),
+            Work::Answer { caller, ask } => self.answer(step, caller, *ask),
         }
     }
 
@@ -297,6 +323,7 @@ impl Engine {
         self.roster.assert_invariants();
         self.events.assert_invariants();
         self.unsaved.assert_invariants();
+        self.certain.assert_invariants(self.position);
         assert!(self.opened <= self.position, "a life begins with a record");
         for (at, execution, ticket) in &self.timers {
             let entry = self.roster.get(*execution).expect("a timer belongs to an execution");
@@ -306,6 +333,8 @@ impl Engine {
             assert!(entry.position <= self.position, "{id} is not ahead of the journal");
             let ended = entry.condition.is_end();
             assert!(!ended || entry.timers.is_empty(), "{id} has ended and waits for nothing");
+            let unsaved = self.unsaved.contains(&Subject::Execution(*id));
+            assert!(!(entry.is_stored() && unsaved), "the store holds {id} as it is");
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use outlast_lineage::{Epoch, ExecutionId, Time};
 use outlast_workflow::{Author, Command, Execution, Program};
 
+use super::certain::Certain;
 use super::definitions::Definitions;
 use super::entry::{Entry, Header, State};
 use super::events::Events;
@@ -71,6 +72,8 @@ struct Recovery<'a> {
     compile: Compile<'a>,
     /// Up to which record each snapshot holds its subject.
     saved: BTreeMap<Subject, Position>,
+    /// Executions that records are about: their state is needed, wherever it is stored.
+    replayed: BTreeSet<ExecutionId>,
     /// Executions that must be asked what they have open.
     open: BTreeSet<ExecutionId>,
     /// Executions that records are about and of which nothing is stored; to be forgotten later.
@@ -90,10 +93,12 @@ impl Engine {
         records: impl IntoIterator<Item = Vec<u8>>,
         compile: &mut dyn FnMut(&Definition) -> Result<Arc<Program>, String>,
     ) -> Result<(Self, Vec<Output>), RecoveryError> {
+        let records: Vec<_> = records.into_iter().collect();
         let mut recovery = Recovery {
             engine: Self::empty(options),
             compile,
             saved: BTreeMap::new(),
+            replayed: records.iter().filter_map(|bytes| Record::execution_in(bytes)).collect(),
             open: BTreeSet::new(),
             dangling: BTreeSet::new(),
         };
@@ -122,18 +127,20 @@ impl Engine {
             unwanted: BTreeSet::new(),
             waiters: Waiters::default(),
             unsaved: Unsaved::default(),
+            fetching: BTreeMap::new(),
             alarm: None,
             tidying: false,
             storage_full: false,
+            certain: Certain::default(),
             counters: Counters::default(),
         }
     }
 }
 
 impl Recovery<'_> {
-    /// Takes all snapshots: definitions first, for executions need them.
+    /// Takes all snapshots. Executions need their definitions: one that comes before its own waits.
     fn load(&mut self, snapshots: impl IntoIterator<Item = Vec<u8>>) -> Result<(), RecoveryError> {
-        let mut executions = Vec::new();
+        let mut early = Vec::new();
         for bytes in snapshots {
             let snapshot = Snapshot::decode(&bytes).map_err(RecoveryError::Snapshot)?;
             self.saved.insert(snapshot.subject(), snapshot.as_of);
@@ -146,12 +153,18 @@ impl Recovery<'_> {
                 Content::Definition { definition, position } => {
                     self.define(definition, position)?
                 }
-                Content::Execution { id, header } => executions.push((id, header)),
+                Content::Execution { id, header } => {
+                    if self.engine.definitions.get(&header.definition).is_some() {
+                        self.hold(id, *header)?;
+                    } else {
+                        early.push((id, header));
+                    }
+                }
                 Content::Tombstone { id, tombstone } => self.keep_tombstone(id, tombstone),
                 Content::Event(publication) => self.engine.events.insert(publication),
             }
         }
-        executions.into_iter().try_for_each(|(id, header)| self.hold(id, *header))
+        early.into_iter().try_for_each(|(id, header)| self.hold(id, *header))
     }
 
     fn define(&mut self, definition: Definition, position: Position) -> Result<(), RecoveryError> {
@@ -172,7 +185,7 @@ impl Recovery<'_> {
         self.engine.tombstones.insert(id, tombstone);
     }
 
-    /// Holds an execution as its snapshot says, asleep.
+    /// Holds an execution as its snapshot says, asleep; its state stays in the store if it is over.
     fn hold(&mut self, id: ExecutionId, header: Header) -> Result<(), RecoveryError> {
         let Some(defined) = self.engine.definitions.get(&header.definition).cloned() else {
             return Err(RecoveryError::Dangling { what: format!("the definition of {id}") });
@@ -180,6 +193,7 @@ impl Recovery<'_> {
         if header.busy {
             self.open.insert(id);
         }
+        let stored = header.is_over() && !self.replayed.contains(&id);
         let entry = Entry {
             name: header.name.map(String::into_boxed_str),
             defined,
@@ -198,7 +212,10 @@ impl Recovery<'_> {
             weight: header.state.len(),
             rollbacks: Vec::new(),
             touched: 0,
-            state: State::Asleep(Vec::from(header.state).into()),
+            state: match stored {
+                true => State::Stored,
+                false => State::Asleep(Vec::from(header.state).into()),
+            },
         };
         self.engine.roster.insert(id, entry);
         Ok(())
@@ -347,6 +364,8 @@ impl Recovery<'_> {
         engine.unwanted.clear();
         engine.author.epoch = Epoch(engine.author.epoch.0 + 1).max(engine.options.epoch);
         let Author { node, epoch } = engine.author;
+        // What could be read is durable.
+        engine.certain.reaches(engine.position);
         engine.opened = engine.record(&mut step, RecordKind::Opened { node, epoch }).0;
         engine.unsaved.mark(Subject::Node, engine.opened);
         for id in &self.open {

@@ -39,7 +39,12 @@ impl Engine {
         let mut items = Vec::new();
         for id in executions {
             let Some(entry) = self.roster.get(id) else { continue };
-            if !fits(entry, filter.namespace.as_deref(), filter.workflow.as_deref()) {
+            // What has nothing parked need not be woken to be asked.
+            let in_doubt = self.storage_full && self.certain.doubts(id);
+            if !entry.parked
+                || in_doubt
+                || !fits(entry, filter.namespace.as_deref(), filter.workflow.as_deref())
+            {
                 continue;
             }
             self.wake(id);

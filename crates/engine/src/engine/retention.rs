@@ -6,6 +6,8 @@ use std::sync::Arc;
 use minicbor::{Decode, Encode};
 use outlast_lineage::{ExecutionId, Time};
 
+use super::asking::summary;
+use super::certain::Before;
 use super::{Engine, Step, Work};
 use crate::{Action, Position, RecordKind, Subject};
 
@@ -91,6 +93,10 @@ impl Engine {
     pub(super) fn forget(&mut self, step: &mut Step, id: ExecutionId) -> Position {
         let until = step.now.after(self.options.retention.tombstone);
         let (position, _) = self.record(step, RecordKind::Forgotten { execution: id, until });
+        if let Some(entry) = self.roster.get(id) {
+            let then = Before::Present(Box::new(summary(id, entry)));
+            self.certain.changed(position, id, then);
+        }
         self.bury(id, until, position);
         step.order(Some(position), Action::Forget(Subject::Execution(id)));
         position

@@ -7,14 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_lineage::{ExecutionId, Time};
+use outlast_workflow::Execution;
 
-use super::entry::Entry;
+use super::entry::{Entry, Origin, State};
 use crate::Condition;
 
 /// All executions and their indexes.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
-    entries: BTreeMap<ExecutionId, Entry>,
+    /// In boxes: the nodes of a tree that grows at its end are half empty.
+    entries: BTreeMap<ExecutionId, Box<Entry>>,
     by_condition: BTreeSet<(Condition, ExecutionId)>,
     by_name: BTreeMap<(Arc<str>, Box<str>), ExecutionId>,
     /// Ended executions that nobody holds, by the time of their end.
@@ -42,12 +44,12 @@ const fn is_running(condition: Condition) -> bool {
 
 impl Roster {
     pub(super) fn get(&self, id: ExecutionId) -> Option<&Entry> {
-        self.entries.get(&id)
+        self.entries.get(&id).map(Box::as_ref)
     }
 
     /// An entry whose indexed facts (condition, held, parked, awake) are not to be changed.
     pub(super) fn get_mut(&mut self, id: ExecutionId) -> Option<&mut Entry> {
-        self.entries.get_mut(&id)
+        self.entries.get_mut(&id).map(Box::as_mut)
     }
 
     /// An entry that is known to be there.
@@ -56,7 +58,7 @@ impl Roster {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&ExecutionId, &Entry)> {
-        self.entries.iter()
+        self.entries.iter().map(|(id, entry)| (id, entry.as_ref()))
     }
 
     /// Executions after one, in order of their ids.
@@ -66,7 +68,7 @@ impl Roster {
     ) -> impl Iterator<Item = (ExecutionId, &Entry)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
-        self.entries.range((from, Unbounded)).map(|(id, entry)| (*id, entry))
+        self.entries.range((from, Unbounded)).map(|(id, entry)| (*id, entry.as_ref()))
     }
 
     /// Executions in a condition after one, in order of their ids.
@@ -81,7 +83,7 @@ impl Roster {
         self.by_condition
             .range((from, Unbounded))
             .take_while(move |(of, _)| *of == condition)
-            .map(|(_, id)| (*id, &self.entries[id]))
+            .map(|(_, id)| (*id, self.entries[id].as_ref()))
     }
 
     pub(super) fn named(&self, namespace: &str, name: &str) -> Option<ExecutionId> {
@@ -131,14 +133,14 @@ impl Roster {
         if let Some(name) = &entry.name {
             self.by_name.insert((Arc::clone(&entry.defined.namespace), name.clone()), id);
         }
-        self.entries.insert(id, entry);
+        self.entries.insert(id, Box::new(entry));
         self.index(id);
     }
 
     /// Removes an execution. Its name stays taken until `free_name`.
     pub(super) fn remove(&mut self, id: ExecutionId) -> Option<Entry> {
         self.entries.contains_key(&id).then(|| self.unindex(id));
-        self.entries.remove(&id)
+        self.entries.remove(&id).map(|entry| *entry)
     }
 
     /// Takes a name for an execution that is no longer there.
@@ -181,11 +183,28 @@ impl Roster {
         true
     }
 
+    /// Drops the state of an execution that the store holds as it is.
+    pub(super) fn store(&mut self, id: ExecutionId) {
+        let entry = self.entries.get_mut(&id).expect("the execution was found in this step");
+        self.awake.remove(&(entry.touched, id));
+        entry.state = State::Stored;
+    }
+
+    /// Takes the state that the store held: the execution is awake.
+    pub(super) fn fetched(&mut self, id: ExecutionId, execution: Execution) {
+        let entry = self.entries.get_mut(&id).expect("the execution was found in this step");
+        assert!(entry.is_stored(), "a state that is here need not be fetched");
+        self.uses += 1;
+        entry.touched = self.uses;
+        entry.state = State::Awake(Box::new(execution), Origin::Stored);
+        self.awake.insert((self.uses, id));
+    }
+
     fn index(&mut self, id: ExecutionId) {
         let entry = &self.entries[&id];
         self.by_condition.insert((entry.condition, id));
         if entry.condition.is_end() {
-            if !entry.held && !entry.parked {
+            if entry.is_over() {
                 self.ended.insert((entry.changed, id));
             }
         } else {
@@ -227,8 +246,11 @@ impl Roster {
             assert!(self.by_condition.contains(&(entry.condition, *id)));
             assert_eq!(self.awake.contains(&(entry.touched, *id)), entry.is_awake());
             assert_eq!(self.parked.contains(id), entry.parked);
-            let forgettable = entry.condition.is_end() && !entry.held && !entry.parked;
-            assert_eq!(self.ended.contains(&(entry.changed, *id)), forgettable);
+            assert_eq!(self.ended.contains(&(entry.changed, *id)), entry.is_over());
+            assert!(
+                !entry.is_stored() || entry.is_over(),
+                "only what is over is left to the store"
+            );
         }
     }
 }

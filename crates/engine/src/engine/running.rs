@@ -8,7 +8,8 @@ use outlast_workflow::{
     Advance, Answer, Command, Event, Fault, FaultKind, Happening, Outcome, Ticket,
 };
 
-use super::entry::State;
+use super::certain::Before;
+use super::entry::{Origin, State};
 use super::{Engine, Step, Work, sizes};
 use crate::{
     Action, Advanced, Condition, Position, Publication, RecordKind, Report, Sent, Subject,
@@ -35,6 +36,10 @@ impl Engine {
         event: Event,
         cause: Cause,
     ) -> bool {
+        if self.is_stored(id) {
+            self.advance_stored(step, id, event);
+            return false;
+        }
         if !self.wake(id) {
             return false;
         }
@@ -43,14 +48,14 @@ impl Engine {
         }
         let entry = self.roster.known(id);
         let program = Arc::clone(&entry.defined.program);
-        let State::Awake(execution, bytes) = &mut entry.state else {
+        let State::Awake(execution, origin) = &mut entry.state else {
             unreachable!("it was just woken")
         };
         let advance = execution.advance(&program, event, self.author, step.now);
         if is_nothing(&advance) {
             return false;
         }
-        *bytes = None;
+        *origin = Origin::Changed;
         self.record_advance(step, id, advance, cause);
         true
     }
@@ -114,7 +119,9 @@ impl Engine {
         parking: bool,
     ) -> Condition {
         let entry = self.roster.known(id);
-        let before = entry.condition;
+        let (before, changed) = (entry.condition, entry.changed);
+        let doubt = Before::Other { condition: before, changed, parked: entry.parked };
+        self.certain.changed(position, id, doubt);
         let execution = entry.execution();
         let condition = Condition::of(execution.status(), execution.outcome());
         let parked = if parking { !execution.parked().is_empty() } else { entry.parked };
@@ -269,7 +276,7 @@ impl Engine {
         let entry = self.roster.get_mut(id)?;
         if entry.weight.saturating_add(bytes) > limit {
             // The weight counts every record; only what is still held counts now.
-            entry.weight = entry.state_bytes().len();
+            entry.weight = entry.state_bytes().map_or(entry.weight, |bytes| bytes.len());
         }
         (entry.weight.saturating_add(bytes) > limit).then(|| {
             format!("the execution would hold more than {limit} bytes of data with this value")

@@ -4,7 +4,7 @@
 //! holds its subject as of the newest record at the time, whatever record last changed it; so where
 //! snapshots are taken makes no difference to what is recovered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use minicbor::{Decode, Encode};
 use outlast_lineage::{Digest, Epoch, ExecutionId};
@@ -100,6 +100,9 @@ impl Snapshot {
 pub(super) struct Unsaved {
     since: BTreeMap<Subject, Position>,
     by_position: BTreeSet<(Position, Subject)>,
+    /// Executions of which snapshots were ordered and are not known to be durable, and their newest
+    /// record then; slice by slice.
+    leaving: VecDeque<Vec<(ExecutionId, Position)>>,
 }
 
 impl Unsaved {
@@ -123,6 +126,16 @@ impl Unsaved {
         self.by_position.first().copied()
     }
 
+    /// Whether the subject has changed since its last snapshot was ordered.
+    pub(super) fn contains(&self, subject: &Subject) -> bool {
+        self.since.contains_key(subject)
+    }
+
+    /// The slice that was ordered longest ago is durable; gives what it held.
+    pub(super) fn stored(&mut self) -> Vec<(ExecutionId, Position)> {
+        self.leaving.pop_front().unwrap_or_default()
+    }
+
     pub(super) fn assert_invariants(&self) {
         assert_eq!(self.since.len(), self.by_position.len(), "each is unsaved since one record");
     }
@@ -131,15 +144,22 @@ impl Unsaved {
 impl Engine {
     /// Orders snapshots of what has been unsaved for longest.
     pub(super) fn snapshot(&mut self, step: &mut Step, max: usize) {
+        let mut over = Vec::new();
         for _ in 0..max {
             let Some((_, subject)) = self.unsaved.first() else { break };
             self.unsaved.clear(&subject);
             let Some(content) = self.content_of(step, subject) else { continue };
+            if let Content::Execution { id, header } = &content
+                && header.is_over()
+            {
+                over.push((*id, header.position));
+            }
             let snapshot = Snapshot { as_of: self.position, content };
             let action =
                 Action::Snapshot { subject, as_of: self.position, bytes: snapshot.encode() };
             step.order(Some(self.position), action);
         }
+        self.unsaved.leaving.push_back(over);
         let replay_from =
             self.unsaved.first().map_or(self.position.next(), |(position, _)| position);
         step.order(Some(self.position), Action::Compactable { replay_from });
@@ -171,7 +191,7 @@ impl Engine {
         let program = &entry.defined.program;
         let open = entry.execution().open_commands(program, step.now);
         let doubtful = !entry.execution().doubtful_calls(program).is_empty();
-        let state = entry.state_bytes();
+        let state = entry.state_bytes()?;
         entry.weight = state.len();
         Some(Header {
             name: entry.name.as_deref().map(str::to_owned),

@@ -7,8 +7,9 @@ use outlast_expressions::Value;
 use outlast_lineage::{Digest, ExecutionId};
 use outlast_workflow::{Execution, Program, Start};
 
+use super::certain::Before;
 use super::definitions::Defined;
-use super::entry::{Entry, State, encode_state};
+use super::entry::{Entry, Origin, State, encode_state};
 use super::running::sent_by;
 use super::{Engine, Step, sizes};
 use crate::{
@@ -192,6 +193,7 @@ impl Engine {
             ..Entry::new(defined, digest, parent, step.now, position, execution)
         };
         self.roster.insert(id, entry);
+        self.certain.changed(position, id, Before::Absent);
         self.wake(id);
         self.counters.started += 1;
         self.conclude(step, id, position, started.happenings, advance.commands);
@@ -240,7 +242,7 @@ impl Entry {
             weight: 0,
             rollbacks: Vec::new(),
             touched: 0,
-            state: State::Awake(Box::new(execution), None),
+            state: State::Awake(Box::new(execution), Origin::Changed),
         }
     }
 }

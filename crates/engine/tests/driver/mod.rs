@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use outlast_engine::{
     Action, Ask, Caller, Definition, Detail, Engine, EngineOptions, Filter, Input, Output, Reply,
-    StartAsk, Summary, Which, WorkflowVersion,
+    StartAsk, Subject, Summary, Which, WorkflowVersion,
 };
 use outlast_expressions::{Value, value};
 use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
@@ -138,6 +138,10 @@ pub(crate) struct Driver {
     pub(crate) replies: BTreeMap<Caller, Reply>,
     pub(crate) library: BTreeMap<Digest, Arc<Program>>,
     pub(crate) options: EngineOptions,
+    /// States the engine asked for.
+    pub(crate) fetches: VecDeque<ExecutionId>,
+    /// How many slices of snapshots are stored and not yet spoken of.
+    stored: usize,
     callers: u64,
 }
 
@@ -164,6 +168,8 @@ impl Driver {
             replies: BTreeMap::new(),
             library: BTreeMap::new(),
             options,
+            fetches: VecDeque::new(),
+            stored: 0,
             callers: 0,
         };
         driver.carry_out(&outputs);
@@ -182,6 +188,8 @@ impl Driver {
                 .unwrap();
         self.engine = engine;
         self.calls.clear();
+        self.fetches.clear();
+        self.stored = 0;
         self.alarm = None;
         self.carry_out(&outputs);
         outputs
@@ -212,6 +220,8 @@ impl Driver {
                     self.snapshots.insert(subject.key(), bytes);
                 }
                 Action::Forget(subject) => drop(self.snapshots.remove(&subject.key())),
+                Action::Compactable { .. } => self.stored += 1,
+                Action::Fetch(execution) => self.fetches.push_back(execution),
                 _ => {}
             }
         }
@@ -219,8 +229,19 @@ impl Driver {
 
     /// Takes turns until there is no work left.
     pub(crate) fn work(&mut self) {
-        while self.engine.has_work() {
-            self.step(Input::Turn);
+        loop {
+            if self.stored > 0 {
+                self.stored -= 1;
+                self.step(Input::Stored);
+            } else if let Some(execution) = self.fetches.pop_front() {
+                let stored = self.snapshots.get(&Subject::Execution(execution).key()).cloned();
+                let snapshot = stored.ok_or_else(|| "it is not there".to_owned());
+                self.step(Input::Fetched { execution, snapshot });
+            } else if self.engine.has_work() {
+                self.step(Input::Turn);
+            } else {
+                return;
+            }
         }
     }
 
@@ -332,6 +353,8 @@ pub(crate) fn transcript(outputs: &[Output]) -> String {
             Action::Reply { caller, reply } => format!("reply to {}: {}", caller.0, said(reply)),
             Action::Snapshot { subject, .. } => format!("snapshot of {subject:?}"),
             Action::Compactable { replay_from } => format!("replay from {}", replay_from.0),
+            Action::Send { to, .. } => format!("send to {to:?}"),
+            Action::Fetch(execution) => format!("fetch {execution}"),
             Action::Forget(subject) => format!("forget {subject:?}"),
             Action::Report(report) => format!("report {}", word_of(&format!("{report:?}"))),
         };

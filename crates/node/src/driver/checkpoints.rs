@@ -2,7 +2,8 @@
 //!
 //! The engine is asked for snapshots slice by slice, so that nobody waits long. Each slice is one
 //! transaction, written by a thread of its own; only then is the next one asked for. A slice that
-//! could not be stored is kept and tried again, for the engine counts on it.
+//! could not be stored is kept and tried again, for the engine counts on it. The same thread reads
+//! what the engine wants back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use outlast_engine::{Position, Subject};
 use outlast_lineage::{ExecutionId, Time};
 
-use super::history::{History, Lines};
+use super::history::History;
 use super::inbox::{Inbox, Message};
 use crate::configuration::Checkpoints as Settings;
 use crate::journal::Journal;
@@ -23,22 +24,28 @@ use crate::store::{Checkpoint, Store, StoreError};
 /// How long to wait before a checkpoint that failed is tried again.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What goes into the store at once.
+/// What the engine ordered since the last slice.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
-    mark: u64,
+struct Gathered {
     subjects: BTreeMap<Vec<u8>, (u64, Option<Bytes>)>,
     dropped: BTreeSet<ExecutionId>,
-    lines: Arc<Lines>,
 }
 
-/// What became of a batch; one that was not stored comes back.
+/// What the thread is to do.
+enum Order {
+    /// Store a slice.
+    Keep(Checkpoint),
+    /// Read the snapshot of an execution.
+    Fetch(ExecutionId),
+}
+
+/// What became of a slice; one that was not stored comes back.
 #[derive(Debug)]
 pub(crate) enum Stored {
     /// It is durable.
     Done,
     /// It is not.
-    Failed(Batch, StoreError),
+    Failed(Checkpoint, StoreError),
 }
 
 /// How far a checkpoint is.
@@ -51,19 +58,19 @@ enum Phase {
     /// A slice is with the store.
     Storing { goal: Position, replay_from: Position },
     /// A slice was not stored and is tried again.
-    Waiting { goal: Position, replay_from: Position, batch: Batch, until: Time },
+    Waiting { goal: Position, replay_from: Position, slice: Checkpoint, until: Time },
 }
 
 /// Decides when, gathers what, and hands it to the thread that writes.
 pub(super) struct Checkpoints {
     settings: Settings,
     phase: Phase,
-    gathered: Batch,
+    gathered: Gathered,
     /// Bytes of records that only the journal has, and the time of the first of them.
     bytes: u64,
     since: Option<Time>,
     history: Arc<History>,
-    batches: Option<Sender<Batch>>,
+    orders: Option<Sender<Order>>,
     keeper: Option<JoinHandle<()>>,
 }
 
@@ -76,18 +83,18 @@ impl Checkpoints {
         journal: Arc<Journal>,
         inbox: Arc<Inbox>,
     ) -> std::io::Result<Self> {
-        let (batches, waiting) = channel();
+        let (orders, waiting) = channel();
         let keeper = thread::Builder::new()
             .name("store".into())
             .spawn(move || keep(&store, &journal, &inbox, &waiting))?;
         Ok(Self {
             settings,
             phase: Phase::Idle,
-            gathered: Batch::default(),
+            gathered: Gathered::default(),
             bytes: 0,
             since: None,
             history,
-            batches: Some(batches),
+            orders: Some(orders),
             keeper: Some(keeper),
         })
     }
@@ -120,25 +127,35 @@ impl Checkpoints {
     /// The engine's slice is complete: it goes to the store.
     pub(super) fn compactable(&mut self, replay_from: Position) {
         let Phase::Gathering { goal, .. } = self.phase else { return };
-        let lines = self.history.leave();
-        let gathered = std::mem::take(&mut self.gathered);
-        // The record before stays as well, so that the journal is never without one.
-        let batch = Batch { mark: replay_from.0.saturating_sub(1), lines, ..gathered };
+        let Gathered { subjects, dropped } = std::mem::take(&mut self.gathered);
+        let subjects = subjects.into_iter();
+        let slice = Checkpoint {
+            // The record before stays as well, so that the journal is never without one.
+            mark: replay_from.0.saturating_sub(1),
+            subjects: subjects.map(|(key, (position, bytes))| (key, position, bytes)).collect(),
+            histories_dropped: dropped.into_iter().collect(),
+            history: self.history.leave(),
+        };
         self.phase = Phase::Storing { goal, replay_from };
-        self.give(batch);
+        self.give(Order::Keep(slice));
     }
 
-    fn give(&self, batch: Batch) {
-        let batches = self.batches.as_ref().expect("batches are given until the end");
+    /// The engine wants the snapshot of an execution back.
+    pub(super) fn fetch(&self, execution: ExecutionId) {
+        self.give(Order::Fetch(execution));
+    }
+
+    fn give(&self, order: Order) {
+        let orders = self.orders.as_ref().expect("orders are given until the end");
         // The thread ends only after this end of the channel; if it panicked, nothing is stored.
-        if batches.send(batch).is_err() {
+        if orders.send(order).is_err() {
             tracing::error!("the thread that writes the store is gone; no more checkpoints");
         }
     }
 
-    /// What became of a slice.
-    pub(super) fn stored(&mut self, stored: Stored, now: Time) {
-        let Phase::Storing { goal, replay_from } = self.phase else { return };
+    /// What became of a slice. Says whether it is durable.
+    pub(super) fn stored(&mut self, stored: Stored, now: Time) -> bool {
+        let Phase::Storing { goal, replay_from } = self.phase else { return false };
         match stored {
             Stored::Done => {
                 self.history.stored();
@@ -146,11 +163,13 @@ impl Checkpoints {
                 let done = goal < replay_from;
                 self.phase =
                     if done { Phase::Idle } else { Phase::Gathering { goal, asked: false } };
+                true
             }
-            Stored::Failed(batch, error) => {
+            Stored::Failed(slice, error) => {
                 tracing::warn!(%error, "the checkpoint was not stored; it is tried again");
                 let until = now.after(RETRY);
-                self.phase = Phase::Waiting { goal, replay_from, batch, until };
+                self.phase = Phase::Waiting { goal, replay_from, slice, until };
+                false
             }
         }
     }
@@ -176,11 +195,11 @@ impl Checkpoints {
                 (self.bytes, self.since) = (0, None);
                 self.phase = Phase::Gathering { goal: position, asked: false };
             }
-            Phase::Waiting { goal, replay_from, batch, until } if *until <= now => {
+            Phase::Waiting { goal, replay_from, slice, until } if *until <= now => {
                 let (goal, replay_from) = (*goal, *replay_from);
-                let batch = std::mem::take(batch);
+                let slice = std::mem::take(slice);
                 self.phase = Phase::Storing { goal, replay_from };
-                self.give(batch);
+                self.give(Order::Keep(slice));
             }
             _ => {}
         }
@@ -195,38 +214,35 @@ impl Checkpoints {
 
     /// Ends the thread, after what it has been given.
     pub(super) fn end(&mut self) {
-        drop(self.batches.take());
+        drop(self.orders.take());
         if let Some(keeper) = self.keeper.take() {
             let _ = keeper.join();
         }
     }
 }
 
-/// Stores batches as they come.
-fn keep(store: &Store, journal: &Journal, inbox: &Inbox, batches: &Receiver<Batch>) {
-    for batch in batches {
-        let stored = match store.checkpoint(&checkpoint(&batch)) {
-            Ok(()) => {
-                if let Err(error) = journal.truncate_before(batch.mark) {
-                    tracing::warn!(%error, "the journal could not be shortened");
-                }
-                Stored::Done
+/// Does what is ordered, as it comes.
+fn keep(store: &Store, journal: &Journal, inbox: &Inbox, orders: &Receiver<Order>) {
+    for order in orders {
+        inbox.give(match order {
+            Order::Keep(slice) => Message::Stored(Box::new(keep_slice(store, journal, slice))),
+            Order::Fetch(execution) => {
+                let snapshot = match store.subject(&Subject::Execution(execution).key()) {
+                    Ok(found) => found.ok_or_else(|| "it is not in the store".to_owned()),
+                    Err(error) => Err(error.to_string()),
+                };
+                Message::Fetched { execution, snapshot }
             }
-            Err(error) => Stored::Failed(batch, error),
-        };
-        inbox.give(Message::Stored(Box::new(stored)));
+        });
     }
 }
 
-fn checkpoint(batch: &Batch) -> Checkpoint {
-    let subjects = batch.subjects.iter();
-    let history = batch.lines.iter();
-    Checkpoint {
-        mark: batch.mark,
-        subjects: subjects
-            .map(|(key, (position, bytes))| (key.clone(), *position, bytes.clone()))
-            .collect(),
-        histories_dropped: batch.dropped.iter().copied().collect(),
-        history: history.map(|((id, position), line)| (*id, *position, line.clone())).collect(),
+fn keep_slice(store: &Store, journal: &Journal, slice: Checkpoint) -> Stored {
+    if let Err(error) = store.checkpoint(&slice) {
+        return Stored::Failed(slice, error);
     }
+    if let Err(error) = journal.truncate_before(slice.mark) {
+        tracing::warn!(%error, "the journal could not be shortened");
+    }
+    Stored::Done
 }

@@ -8,7 +8,7 @@ use outlast_engine::Position;
 use outlast_lineage::{ExecutionId, Time};
 use outlast_workflow::Happening;
 
-use crate::store::{Store, StoreError};
+use crate::store::{Lines, Store, StoreError};
 
 /// What one record says about the history of an execution.
 #[derive(Clone, PartialEq, Debug)]
@@ -20,9 +20,6 @@ pub struct HistoryLine {
     /// What happened.
     pub happenings: Vec<Happening>,
 }
-
-/// Lines as they are stored, by execution and position.
-pub(crate) type Lines = BTreeMap<(ExecutionId, u64), Vec<u8>>;
 
 #[derive(Encode, Decode)]
 struct StoredLine {
@@ -152,8 +149,7 @@ mod tests {
         let leaving = history.leave();
         keep(&history, 1, 3);
         assert_eq!(read(0), [1, 3]);
-        let lines = leaving.iter().map(|((id, position), bytes)| (*id, *position, bytes.clone()));
-        let checkpoint = Checkpoint { history: lines.collect(), ..Checkpoint::default() };
+        let checkpoint = Checkpoint { history: leaving, ..Checkpoint::default() };
         store.checkpoint(&checkpoint).unwrap();
         assert_eq!(read(0), [1, 3]);
         history.stored();

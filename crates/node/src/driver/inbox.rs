@@ -30,6 +30,8 @@ pub(crate) enum Message {
     Evaluated { execution: ExecutionId, ticket: Ticket, result: Result<Value, String> },
     /// The store took a checkpoint, or did not.
     Stored(Box<Stored>),
+    /// The store gave back a snapshot, or could not.
+    Fetched { execution: ExecutionId, snapshot: Result<Vec<u8>, String> },
     /// Someone wants to know what was counted.
     Count(oneshot::Sender<Counts>),
     /// Come to an end.

@@ -161,7 +161,10 @@ impl Driver {
             Storage::Failed(reason) => return Err(Stopped::StorageFailed(reason)),
             Storage::Accepting | Storage::Full(_) => {}
         }
-        self.durable = Position(marks.durable);
+        if self.durable.0 < marks.durable {
+            self.durable = Position(marks.durable);
+            self.step(Input::Durable(self.durable));
+        }
         while let Some((after, _)) = self.held.front()
             && *after <= self.durable
         {
@@ -202,7 +205,14 @@ impl Driver {
                 self.calls.ended(execution, ticket);
                 self.step(Input::Evaluated { execution, ticket, result });
             }
-            Message::Stored(stored) => self.checkpoints.stored(*stored, self.clock.now()),
+            Message::Stored(stored) => {
+                if self.checkpoints.stored(*stored, self.clock.now()) {
+                    self.step(Input::Stored);
+                }
+            }
+            Message::Fetched { execution, snapshot } => {
+                self.step(Input::Fetched { execution, snapshot });
+            }
             // Whoever no longer wants to know needs no answer.
             Message::Count(reply) => drop(reply.send(self.counts())),
             Message::Stop => self.stopping = true,
@@ -267,6 +277,7 @@ impl Driver {
                 self.checkpoints.snapshot(subject, as_of, bytes);
             }
             Action::Compactable { replay_from } => self.checkpoints.compactable(replay_from),
+            Action::Fetch(execution) => self.checkpoints.fetch(execution),
             Action::Forget(subject) => self.checkpoints.forget(subject),
             Action::Report(report) => self.report(report),
             // A node without peers has nobody to send to.

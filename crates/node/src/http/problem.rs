@@ -105,6 +105,7 @@ impl From<Refusal> for Problem {
             Refusal::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,
             Refusal::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+            Refusal::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let retry_after = match &refusal {
             Refusal::Busy { retry_after, .. } => Some(retry_after.as_secs().max(1)),

@@ -1,11 +1,17 @@
 //! Writing: everything a checkpoint brings, in one transaction.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use outlast_lineage::ExecutionId;
 use redb::{ReadableTable, WriteTransaction};
 
 use super::error::Failure;
 use super::tables::{self, CHECKPOINT, HISTORY, MARKS, SUBJECTS};
+
+/// Lines of history: execution and number, and what happened.
+pub type Lines = BTreeMap<(ExecutionId, u64), Vec<u8>>;
 
 /// What goes into the store at once: all of it, or nothing.
 #[derive(Clone, Debug, Default)]
@@ -17,8 +23,8 @@ pub struct Checkpoint {
     pub subjects: Vec<(Vec<u8>, u64, Option<Bytes>)>,
     /// Executions whose history is no longer wanted; removed before new lines are written.
     pub histories_dropped: Vec<ExecutionId>,
-    /// Execution, number, and what happened.
-    pub history: Vec<(ExecutionId, u64, Vec<u8>)>,
+    /// New lines of history; shared with whoever reads them meanwhile.
+    pub history: Arc<Lines>,
 }
 
 /// Writes a checkpoint into a transaction.
@@ -82,12 +88,9 @@ fn drop_histories(
     Ok(())
 }
 
-fn write_history(
-    transaction: &WriteTransaction,
-    history: &[(ExecutionId, u64, Vec<u8>)],
-) -> Result<(), Failure> {
+fn write_history(transaction: &WriteTransaction, history: &Lines) -> Result<(), Failure> {
     let mut table = transaction.open_table(HISTORY)?;
-    for (execution, number, bytes) in history {
+    for ((execution, number), bytes) in history {
         let id = execution.as_bytes();
         let sealed = tables::seal("history", id, *number, bytes);
         table.insert((id, *number), sealed.as_slice())?;

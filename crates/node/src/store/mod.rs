@@ -25,7 +25,7 @@ use std::sync::{PoisonError, RwLock};
 use redb::{Builder, Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 pub(crate) use check::check;
-pub use checkpoint::Checkpoint;
+pub use checkpoint::{Checkpoint, Lines};
 pub use error::StoreError;
 pub use read::{Census, Subjects};
 
@@ -34,7 +34,7 @@ use error::Failure;
 use tables::{CopyTables, EveryTable};
 
 /// Memory for pages. The store is read at start and written at checkpoints, so little is enough.
-const CACHE_BYTES: usize = 8 * 1024 * 1024;
+const CACHE_BYTES: usize = 2 * 1024 * 1024;
 
 /// An open store.
 #[derive(Debug)]

@@ -53,6 +53,15 @@ impl Store {
         Ok(Subjects { range, path: self.path().to_owned() })
     }
 
+    /// The snapshot of one subject, by its key.
+    pub fn subject(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.read(|transaction| {
+            let Some(value) = transaction.open_table(SUBJECTS)?.get(key)? else { return Ok(None) };
+            let (_, bytes) = tables::open("subjects", key, value.value())?;
+            Ok(Some(bytes.to_vec()))
+        })
+    }
+
     /// What happened in an execution: from a number on, at most so many.
     pub fn history(
         &self,

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use outlast_lineage::ExecutionId;
@@ -20,11 +21,11 @@ fn snapshot(key: &str, position: u64, bytes: &'static [u8]) -> (Vec<u8>, u64, Op
 
 /// Some of everything.
 fn sample() -> Checkpoint {
-    let lines = |execution: u64| (0..5).map(move |n| (id(execution), n, vec![n as u8; 3]));
+    let lines = |execution: u64| (0..5).map(move |n| ((id(execution), n), vec![n as u8; 3]));
     Checkpoint {
         mark: 10,
         subjects: vec![snapshot("one", 9, b"first"), snapshot("two", 10, b"second")],
-        history: lines(1).chain(lines(2)).collect(),
+        history: Arc::new(lines(1).chain(lines(2)).collect()),
         ..Checkpoint::default()
     }
 }
@@ -70,7 +71,7 @@ fn a_dropped_history_goes_before_new_lines_come_and_no_other_goes_with_it() {
     let checkpoint = Checkpoint {
         mark: 12,
         histories_dropped: vec![id(1)],
-        history: vec![(id(1), 12, b"anew".to_vec())],
+        history: Arc::new([((id(1), 12), b"anew".to_vec())].into()),
         ..Checkpoint::default()
     };
     store.checkpoint(&checkpoint).unwrap();

@@ -16,6 +16,9 @@ use crate::client::Taken;
 /// How long a worker takes to evaluate something.
 const EVALUATION: Latency = Latency::Uniform(100, 5_000);
 
+/// How long the store of a node takes for anything.
+const DISK: Duration = Duration::from_millis(1);
+
 impl World {
     /// Does what may leave; says whether the node is still up.
     pub(super) fn carry_out(&mut self, place: usize) -> bool {
@@ -72,7 +75,15 @@ impl World {
                 self.machines[place].node.disk.change_snapshot(subject.key(), None);
             }
             Action::Compactable { replay_from } => {
-                self.machines[place].node.disk.compact(replay_from);
+                let node = &mut self.machines[place].node;
+                node.disk.compact(replay_from);
+                let stored = Occurrence::Stored { place, life: node.life };
+                self.agenda.note(self.now.after(DISK), stored);
+            }
+            Action::Fetch(execution) => {
+                let life = self.machines[place].node.life;
+                let fetched = Occurrence::Fetched { place, life, execution };
+                self.agenda.note(self.now.after(DISK), fetched);
             }
             Action::Persist { .. } => unreachable!("records are written, not released"),
             Action::Report(report) => {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_engine::{Input, Position};
-use outlast_lineage::NodeId;
+use outlast_engine::{Input, Position, Subject};
+use outlast_lineage::{ExecutionId, NodeId};
 
 use super::occurrence::Occurrence;
 use super::{Situation, World};
@@ -126,7 +126,9 @@ impl World {
         match told {
             Told::Input(input) => self.step_node(place, input),
             Told::Synced(up_to) => {
-                let up = machine.node.synced(up_to);
+                let now = machine.clock.read(self.now);
+                let up =
+                    machine.node.synced(up_to) && machine.node.step(now, Input::Durable(up_to));
                 machine.settle(up_to);
                 self.go_on(place, up);
             }
@@ -195,6 +197,13 @@ impl World {
             return self.crash(place, None);
         }
         self.give(place, Told::Synced(up_to));
+    }
+
+    /// A disk gives back what was committed there.
+    pub(super) fn fetched(&mut self, place: usize, execution: ExecutionId) {
+        let stored = self.machines[place].node.disk.snapshot(&Subject::Execution(execution).key());
+        let snapshot = stored.ok_or_else(|| "it is not there".to_owned());
+        self.tell(place, Input::Fetched { execution, snapshot });
     }
 
     /// The alarm may be due, if the node's clock says so.

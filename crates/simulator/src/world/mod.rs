@@ -139,6 +139,12 @@ impl World {
             Occurrence::Synced { place, life, up_to } if self.is_alive(place, life) => {
                 self.sync_ended(place, up_to);
             }
+            Occurrence::Stored { place, life } if self.is_alive(place, life) => {
+                self.tell(place, Input::Stored);
+            }
+            Occurrence::Fetched { place, life, execution } if self.is_alive(place, life) => {
+                self.fetched(place, execution);
+            }
             Occurrence::Turn { place, life } if self.is_alive(place, life) => {
                 self.machines[place].turning = false;
                 self.tell(place, Input::Turn);

@@ -12,6 +12,10 @@ pub(super) enum Occurrence {
     Start(usize),
     /// A sync of a disk has ended.
     Synced { place: usize, life: u64, up_to: Position },
+    /// A disk has taken a slice of snapshots.
+    Stored { place: usize, life: u64 },
+    /// A disk gives back the snapshot of an execution.
+    Fetched { place: usize, life: u64, execution: ExecutionId },
     /// A node takes a turn.
     Turn { place: usize, life: u64 },
     /// A node looks at what has waited for it.
