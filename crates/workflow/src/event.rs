@@ -1,5 +1,7 @@
 //! What can happen to an execution.
 
+use std::collections::BTreeSet;
+
 use minicbor::{Decode, Encode};
 use outlast_expressions::Value;
 use outlast_lineage::{BranchId, EffectId, Epoch, ExecutionId, NodeId};
@@ -96,6 +98,19 @@ pub enum Event {
     /// leave the ledger (`EffectNote::Disowned`) and are their authors' debts. Pivots that must not
     /// be repeated, and undos, are parked instead.
     TakenOver,
+    /// Another line of this execution was decided on: this copy goes no further, neither forward
+    /// nor back. It still takes answers to calls that are under way, so that what happened can be
+    /// undone.
+    LineLost,
+    /// Undo these of the effects that this line had. The first time, everything under way is
+    /// stopped for good. What is not named stays as it is; what this copy knows nothing to undo of
+    /// owes nothing. Effects named later are undone after those named before.
+    Withdrawn {
+        /// Those that are not on the line that was decided on.
+        undo: BTreeSet<EffectId>,
+    },
+    /// The rest of the effects is on the line that was decided on: this copy is done with them.
+    WithdrawalClosed,
 }
 
 /// What became of a call.

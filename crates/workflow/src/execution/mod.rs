@@ -17,7 +17,7 @@ mod questions;
 use std::collections::{BTreeMap, BTreeSet};
 
 use minicbor::{Decode, Encode};
-use outlast_lineage::{BranchId, Digest, ExecutionId, Ledger, Time};
+use outlast_lineage::{BranchId, Digest, EffectId, ExecutionId, Ledger, Time};
 
 pub(crate) use branch::{Birth, Branch, BranchState};
 pub(crate) use datum::{Datum, LargeValues};
@@ -29,7 +29,7 @@ pub(crate) use frame::{
 };
 pub(crate) use join::{Join, JoinId, Slot};
 pub(crate) use plan::{Plan, PlanEntry, PlanId};
-pub use questions::{Parked, Status, TaskProgress};
+pub use questions::{Parked, Status, TaskProgress, Withdrawal};
 
 use crate::{Command, EffectNote, Fault, Happening, Outcome};
 
@@ -107,6 +107,16 @@ pub(crate) enum Stage {
     /// Over.
     #[n(3)]
     Ended,
+    /// Another line of the execution was decided on. Nothing goes on but what completes calls that
+    /// are under way; the effects are those that are to be undone as soon as that is done.
+    #[n(4)]
+    Lost(#[n(0)] Option<BTreeSet<EffectId>>),
+    /// What this line did is being undone, as far as that was asked.
+    #[n(5)]
+    Withdrawing,
+    /// Over, and only what others keep is left.
+    #[n(6)]
+    Withdrawn,
 }
 
 /// What one event did.

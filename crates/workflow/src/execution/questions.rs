@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_expressions::Value;
-use outlast_lineage::{Digest, EffectId, ExecutionId, Ledger, Time};
+use outlast_lineage::{BranchId, Digest, EffectId, ExecutionId, Ledger, Time};
 
 use super::plan::PlanEntry;
 use super::{Activity, Branch, Datum, Execution, Frame, Stage};
+use crate::interpreter::{effect_of, effect_under_way};
 use crate::{Outcome, TaskId};
 
 /// What an execution is doing.
@@ -35,6 +36,20 @@ pub struct Parked {
     pub reason: String,
     /// Whether it is an undo.
     pub undo: bool,
+}
+
+/// How far a line that was given up has come with undoing what it did.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Withdrawal {
+    /// Asked for and not undone yet; the next to be undone comes last.
+    pub owed: Vec<EffectId>,
+    /// What could be undone and was not asked for, oldest first. Branches that ran side by side
+    /// come one after the other.
+    pub left: Vec<EffectId>,
+    /// What waits for a person; it is owed too, and so is everything before it.
+    pub parked: Vec<Parked>,
+    /// Children this line had started: the line that was decided on may have them too.
+    pub children: Vec<ExecutionId>,
 }
 
 /// How far a task is, for a picture.
@@ -97,7 +112,7 @@ impl Execution {
         if self.head.suspended {
             return Status::Suspended;
         }
-        if matches!(self.head.stage, Stage::RollingBack(_)) {
+        if matches!(self.head.stage, Stage::RollingBack(_) | Stage::Lost(_) | Stage::Withdrawing) {
             return Status::Compensating;
         }
         let idle = self.branches.values().all(|branch| match branch.top() {
@@ -109,17 +124,24 @@ impl Execution {
 
     /// Everything that waits for a person.
     pub fn parked(&self) -> Vec<Parked> {
-        let tops = self.branches.values().filter_map(Branch::top);
-        tops.filter_map(|frame| match &frame.activity {
-            Activity::Parked { effect, reason, resume } => Some(Parked {
-                effect: *effect,
-                task: frame.task,
-                reason: reason.clone(),
-                undo: matches!(**resume, Activity::Undoing(_)),
-            }),
-            _ => None,
-        })
-        .collect()
+        self.branches.values().filter_map(parked_in).collect()
+    }
+
+    /// How far undoing what this line did has come; nothing before it was first asked for, or after
+    /// it was closed.
+    pub fn withdrawal(&self) -> Option<Withdrawal> {
+        if let Stage::Lost(asked) = &self.head.stage {
+            let owed = asked.as_ref()?.iter().copied().collect();
+            return Some(Withdrawal { owed, ..Withdrawal::default() });
+        }
+        let (left, work) = self.withdrawal_plans()?;
+        let mut withdrawal = Withdrawal { parked: self.parked(), ..Withdrawal::default() };
+        list(self.plans[&left].entries(), &mut withdrawal.left, &mut withdrawal.children);
+        list(self.plans[&work].entries(), &mut withdrawal.owed, &mut withdrawal.children);
+        let trunk = &self.branches[&BranchId::TRUNK];
+        let now = trunk.frames().iter().find_map(|frame| effect_under_way(&frame.activity));
+        withdrawal.owed.extend(now.filter(|effect| !withdrawal.owed.contains(effect)));
+        Some(withdrawal)
     }
 
     /// The tasks that are under way and what they are doing.
@@ -174,6 +196,31 @@ impl Execution {
             }
         }
         names.0
+    }
+}
+
+fn parked_in(branch: &Branch) -> Option<Parked> {
+    let frame = branch.top()?;
+    let Activity::Parked { effect, reason, resume } = &frame.activity else { return None };
+    let undoes = |activity: &Activity| matches!(activity, Activity::Undoing(_));
+    Some(Parked {
+        effect: *effect,
+        task: frame.task,
+        reason: reason.clone(),
+        undo: undoes(resume) || branch.frames().iter().any(|frame| undoes(&frame.activity)),
+    })
+}
+
+/// The effects and children of plan entries, oldest first.
+fn list(entries: &[PlanEntry], effects: &mut Vec<EffectId>, children: &mut Vec<ExecutionId>) {
+    for entry in entries {
+        match entry {
+            PlanEntry::Parallel(lists) => {
+                lists.iter().for_each(|entries| list(entries, effects, children));
+            }
+            PlanEntry::Child { child, .. } => children.push(*child),
+            entry => effects.extend(effect_of(entry)),
+        }
     }
 }
 

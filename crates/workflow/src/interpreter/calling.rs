@@ -286,12 +286,17 @@ impl<'a> Machine<'a> {
         match answer {
             Answer::Succeeded(output) => self.succeeded(branch, request, output),
             // Refusing to answer now says nothing about an earlier time it was asked.
-            Answer::Failed(fault) if self.is_in_doubt(calling) && !is_telling(&fault) => {
+            Answer::Failed(fault) if !self.is_definite(calling, &fault) => {
                 self.unknown(branch, calling, fault)
             }
             Answer::Failed(fault) => self.failed(branch, request, fault),
             Answer::Unknown(fault) => self.unknown(branch, calling, fault),
         }
+    }
+
+    /// Whether a failure says that the operation was never carried out.
+    pub(super) fn is_definite(&self, calling: &Calling, fault: &Fault) -> bool {
+        !self.is_in_doubt(calling) || is_telling(fault)
     }
 
     /// Whether the operation may have been carried out before it was asked for this time: in an
@@ -301,7 +306,12 @@ impl<'a> Machine<'a> {
         calling.doubt || (point.author, point.epoch) != (self.author.node, self.author.epoch)
     }
 
-    fn succeeded(&mut self, branch: &mut Branch, request: &Request, output: Value) -> Turn {
+    pub(super) fn succeeded(
+        &mut self,
+        branch: &mut Branch,
+        request: &Request,
+        output: Value,
+    ) -> Turn {
         if !request.readonly && !request.undo {
             self.effect_done(branch, request);
         }
@@ -375,8 +385,9 @@ impl<'a> Machine<'a> {
         Some(Turn::Wait)
     }
 
-    /// Waits for a person to find out.
+    /// Waits for a person to find out. A call that undoes an effect goes by the name of that effect.
     pub(super) fn park(&mut self, branch: &mut Branch, effect: EffectId, reason: String) -> Turn {
+        let effect = effect_being_undone(branch).unwrap_or(effect);
         let frame = branch.top_mut().expect("a task is being run");
         let task = frame.task;
         let resume = Box::new(std::mem::replace(&mut frame.activity, Activity::Begin));
@@ -484,6 +495,18 @@ pub(super) fn is_finding_out(branch: &Branch) -> bool {
     let nearest = frames
         .find(|frame| matches!(frame.activity, Activity::Undoing(_) | Activity::Compensating(_)));
     nearest.is_some_and(|frame| matches!(frame.activity, Activity::Compensating(_)))
+}
+
+/// The effect that the innermost undo of a branch takes back, if it is one that has a name.
+fn effect_being_undone(branch: &Branch) -> Option<EffectId> {
+    let mut frames = branch.frames().iter().rev();
+    frames.find_map(|frame| match &frame.activity {
+        Activity::Undoing(undoing) => match undoing.entry {
+            PlanEntry::Undo { effect, .. } => effect,
+            _ => None,
+        },
+        _ => None,
+    })
 }
 
 /// Whether a failure tells what became of the operation: not if the provider was not reached, or

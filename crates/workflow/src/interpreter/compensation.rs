@@ -113,6 +113,7 @@ impl Machine<'_> {
             return self.rolled_back(branch);
         }
         match self.plan_mut(plan).pop() {
+            None if self.waits_for_more(branch) => Turn::Wait,
             None => self.rolled_back(branch),
             Some(PlanEntry::Milestone(_)) => Turn::Again,
             Some(PlanEntry::Parallel(lists)) => match order {
@@ -156,10 +157,13 @@ impl Machine<'_> {
     }
 
     fn begin_undo(&mut self, branch: &mut Branch, entry: PlanEntry) -> Turn {
-        let (task, path) = match &entry {
-            PlanEntry::Undo { task, path, .. } => (*task, *path),
+        let (task, place) = match &entry {
+            PlanEntry::Undo { task, path, effect, .. } => {
+                (*task, self.place_of_undo(*task, *path, *effect))
+            }
             PlanEntry::Child { task, .. } => {
-                (*task, branch.top().expect("rolling back has a frame").path)
+                let path = branch.top().expect("rolling back has a frame").path;
+                (*task, path.inside(*task, u64::MAX))
             }
             entry => unreachable!("{entry:?} is not undone as it is"),
         };
@@ -177,7 +181,7 @@ impl Machine<'_> {
         };
         let data = branch.data().clone();
         let activity = Activity::Undoing(Box::new(undoing));
-        let frame = self.frame(task, path.inside(task, u64::MAX), data, activity);
+        let frame = self.frame(task, place, data, activity);
         branch.push(frame);
         self.start_undo(branch)
     }

@@ -12,7 +12,11 @@ impl Machine<'_> {
         let outcome = match &self.execution.head.stage {
             Stage::Forward => Outcome::Completed(self.value(trunk.data())),
             Stage::RollingBack(fault) => Outcome::Compensated(fault.clone()),
-            Stage::Closing(_) | Stage::Ended => return,
+            Stage::Closing(_)
+            | Stage::Ended
+            | Stage::Lost(_)
+            | Stage::Withdrawing
+            | Stage::Withdrawn => return,
         };
         self.execution.head.stage = Stage::Closing(outcome);
         self.touched.head = true;
@@ -58,7 +62,7 @@ impl Machine<'_> {
         self.finish_with(outcome);
     }
 
-    fn finish_with(&mut self, outcome: Outcome) {
+    pub(super) fn finish_with(&mut self, outcome: Outcome) {
         self.execution.head.stage = Stage::Ended;
         self.execution.head.outcome = Some(outcome.clone());
         self.touched.head = true;
@@ -155,7 +159,7 @@ impl Machine<'_> {
 
     /// A run that had completed is rolled back: it needs a trunk again. Its tickets go on where
     /// no earlier trunk can have come.
-    fn reborn_trunk(&mut self) -> Branch {
+    pub(super) fn reborn_trunk(&mut self) -> Branch {
         let plan = crate::execution::PlanId(crate::Ticket {
             branch: BranchId::TRUNK,
             number: u32::MAX / 2,
@@ -224,7 +228,7 @@ impl Machine<'_> {
 }
 
 /// Where the plan of a completed child is kept.
-const KEPT_PLAN: crate::execution::PlanId =
+pub(super) const KEPT_PLAN: crate::execution::PlanId =
     crate::execution::PlanId(crate::Ticket { branch: BranchId::TRUNK, number: u32::MAX });
 
 fn collect_children(entries: &[PlanEntry], children: &mut Vec<outlast_lineage::ExecutionId>) {

@@ -21,6 +21,9 @@ mod task;
 mod timers;
 mod trying;
 mod unwinding;
+mod withdrawing;
+
+pub(crate) use withdrawing::{effect_of, effect_under_way};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -154,6 +157,9 @@ impl<'a> Machine<'a> {
     }
 
     fn take_event(&mut self, event: Event) {
+        if self.is_withdrawal(&event) {
+            return self.take_event_of_loser(event);
+        }
         match event {
             Event::Answered { ticket, answer } => self.take_answer(ticket, answer),
             Event::Evaluated { ticket, result } => self.take_evaluation(ticket, result),
@@ -169,12 +175,22 @@ impl<'a> Machine<'a> {
             Event::Resolved { effect, resolution } => self.take_resolution(effect, resolution),
             Event::Returned { branch, epoch, remote } => self.take_back(branch, epoch, *remote),
             Event::TakenOver => self.take_over(),
+            Event::LineLost | Event::Withdrawn { .. } | Event::WithdrawalClosed => {
+                unreachable!("they end a line")
+            }
         }
+    }
+
+    /// Whether this line has lost against another, or does so now.
+    const fn is_withdrawal(&self, event: &Event) -> bool {
+        matches!(self.execution.head.stage, Stage::Lost(_) | Stage::Withdrawing | Stage::Withdrawn)
+            || matches!(event, Event::LineLost | Event::Withdrawn { .. } | Event::WithdrawalClosed)
     }
 
     /// Moves on every branch that can, and reads off what changed.
     fn finish(mut self) -> Advance {
         let ready_before = !self.ready.is_empty();
+        self.hush();
         if !self.execution.head.suspended {
             self.run();
         }

@@ -4,7 +4,7 @@ use outlast_lineage::Time;
 
 use super::calling::must_not_repeat;
 use super::events::wanted_types;
-use crate::execution::{Activity, Alarm, Branch, Evaluating, Execution, Frame, TryStage};
+use crate::execution::{Activity, Alarm, Branch, Evaluating, Execution, Frame, Stage, TryStage};
 use crate::program::Program;
 use crate::{Command, EvaluationRequest, Ticket};
 
@@ -14,6 +14,9 @@ impl Execution {
     pub fn open_commands(&self, program: &Program, _now: Time) -> Vec<Command> {
         if self.outcome().is_some() && self.branches.values().all(|b| b.frames().is_empty()) {
             return Vec::new();
+        }
+        if matches!(self.head.stage, Stage::Lost(_)) {
+            return self.open_on_lost_line();
         }
         let mut commands = Vec::new();
         if let Some(alarm) = self.head.deadline {
@@ -30,6 +33,15 @@ impl Execution {
             commands.push(Command::Yield);
         }
         commands
+    }
+
+    /// Calls are not made again on a lost line; what completes those that were answered goes on.
+    fn open_on_lost_line(&self) -> Vec<Command> {
+        let tops = self.branches.values().filter_map(Branch::top);
+        tops.filter_map(|frame| frame.evaluating.as_ref())
+            .filter(|evaluating| self.keeps_result(evaluating.ticket))
+            .map(|evaluating| self.evaluation_command(evaluating))
+            .collect()
     }
 
     fn open_in_frame(
@@ -93,6 +105,9 @@ impl Execution {
     /// Calls that were under way and must not be made twice: after a restart, whoever holds the
     /// execution answers them with `Answer::Unknown`.
     pub fn doubtful_calls(&self, program: &Program) -> Vec<Ticket> {
+        if matches!(self.head.stage, Stage::Lost(_)) {
+            return Vec::new();
+        }
         let open = self.branches.values().filter(|branch| must_not_repeat(program, branch));
         open.filter_map(|branch| match &branch.top()?.activity {
             Activity::Calling(calling) => Some(calling.ticket),

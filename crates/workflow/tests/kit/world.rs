@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_expressions::{Filter, Value, value};
-use outlast_lineage::{BranchId, Epoch, ExecutionId, NodeId, Time};
+use outlast_lineage::{BranchId, EffectId, Epoch, ExecutionId, NodeId, Time};
 use outlast_workflow::{
     Advance, Answer, Author, Command, EffectNote, Event, Execution, Fault, FaultKind, Happening,
     Outcome, Program, Request, Start, Target, Ticket,
@@ -37,6 +37,7 @@ pub struct Deed {
 }
 
 /// One run under way.
+#[derive(Clone)]
 pub struct World {
     pub program: Arc<Program>,
     pub execution: Execution,
@@ -58,6 +59,8 @@ pub struct World {
     /// Whether services know no keys and act each time.
     pub forgetful: bool,
     pub effects: Vec<EffectNote>,
+    /// The effects of the calls that services carried out, and who did.
+    pub acted: BTreeMap<EffectId, String>,
     pub author: Author,
     answered: BTreeMap<String, Value>,
 }
@@ -66,8 +69,17 @@ pub const AUTHOR: Author = Author { node: NodeId(1), epoch: Epoch(1) };
 
 impl World {
     pub fn start(program: &Arc<Program>, input: Value, seed: u64) -> Self {
-        let start =
-            Start { id: ExecutionId::from_bytes([7; 16]), input, salt: [9; 16], keep_plan: false };
+        Self::begin(program, input, seed, false)
+    }
+
+    /// The same for a run that can be rolled back after it completed.
+    pub fn start_kept(program: &Arc<Program>, input: Value, seed: u64) -> Self {
+        Self::begin(program, input, seed, true)
+    }
+
+    fn begin(program: &Arc<Program>, input: Value, seed: u64, keep_plan: bool) -> Self {
+        let id = ExecutionId::from_bytes([7; 16]);
+        let start = Start { id, input, salt: [9; 16], keep_plan };
         let now = Time::from_millis(1_000_000);
         let (execution, advance) = Execution::start(program, start.clone(), AUTHOR, now);
         let (copy, _) = Execution::start(program, start, AUTHOR, now);
@@ -88,6 +100,7 @@ impl World {
             broken: BTreeSet::new(),
             forgetful: false,
             effects: Vec::new(),
+            acted: BTreeMap::new(),
             author: AUTHOR,
             answered: BTreeMap::new(),
         };
@@ -215,7 +228,7 @@ impl World {
     }
 
     /// A service that acts at most once per key.
-    fn serve(&mut self, request: &Request) -> Answer {
+    pub fn serve(&mut self, request: &Request) -> Answer {
         let Target::Catalog { name, arguments, .. } = &request.target else {
             panic!("the kit calls only the catalog")
         };
@@ -223,6 +236,9 @@ impl World {
         let key = request.key.to_string();
         if self.broken.contains(name) || self.dice.percent(self.failing) {
             return Answer::Failed(fault("refused"));
+        }
+        if !request.undo {
+            self.acted.insert(request.effect, name.clone());
         }
         let deed =
             Deed { name: name.clone(), key: key.clone(), arguments: value::to_text(arguments) };
@@ -295,9 +311,21 @@ impl World {
                 self.serve(&request);
             }
         }
+        self.go_on_as(node);
+    }
+
+    /// Another node goes on from here, and the author of what is open may do so too.
+    pub fn go_on_as(&mut self, node: u64) {
+        self.open.clear();
         self.author = Author { node: NodeId(node), epoch: Epoch(self.author.epoch.0 + 1) };
         self.yields = 0;
         self.happen(Event::TakenOver);
+    }
+
+    /// The services of a world are those of another from now on.
+    pub fn share_services(&mut self, other: &Self) {
+        self.deeds = other.deeds.clone();
+        self.answered = other.answered.clone();
     }
 
     /// A branch that could be cut off, if there is one.

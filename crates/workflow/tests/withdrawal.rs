@@ -1,0 +1,392 @@
+//! Two lines of one execution: one is decided on, the other takes back what only it did.
+
+mod kit;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kit::build::{Node, bare_program, expression, program, program_with};
+use kit::world::{Dice, World};
+use outlast_expressions::value;
+use outlast_lineage::{EffectId, OperationKey};
+use outlast_workflow::program::{OnFault, Template};
+use outlast_workflow::{
+    Answer, Command, EffectNote, Event, Outcome, Resolution, Status, Withdrawal,
+};
+use proptest::prelude::*;
+
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+fn tree(once: bool) -> impl Strategy<Value = Node> {
+    let call = if once { Node::Once } else { Node::Invoke };
+    let name = (0..NAMES.len()).prop_map(|index| NAMES[index]);
+    let leaf = prop_oneof![
+        6 => name.prop_map(call),
+        1 => Just(Node::Read("look")),
+        1 => Just(Node::Set("{big: [range(20)]}")),
+        1 => (1..500i64).prop_map(Node::Wait),
+    ];
+    leaf.prop_recursive(4, 20, 4, |inner| {
+        let list = prop::collection::vec(inner.clone(), 1..4);
+        prop_oneof![
+            4 => list.clone().prop_map(Node::Sequence),
+            3 => list.prop_map(Node::Fork),
+            2 => (0..4usize, 1..3u32, inner.clone())
+                .prop_map(|(count, window, body)| Node::Loop(count, window, Box::new(body))),
+            1 => inner.prop_map(|body| Node::Scope(Box::new(body))),
+        ]
+    })
+}
+
+fn start(root: &Node, seed: u64, once: bool) -> World {
+    let mut world = World::start_kept(
+        &program_with(root.clone(), OnFault::Compensate),
+        value::object([]),
+        seed,
+    );
+    world.forgetful = once;
+    world
+}
+
+fn go(world: &mut World, steps: usize) {
+    for _ in 0..steps {
+        if world.ended.is_some() || !world.step() {
+            return;
+        }
+    }
+}
+
+/// What notes say that an author still answers for: key, and whether its provider knows keys.
+fn standing(world: &World) -> BTreeMap<EffectId, (OperationKey, bool)> {
+    let mut standing = BTreeMap::new();
+    for note in &world.effects {
+        match note {
+            EffectNote::Intended { effect, key, deduplicated, .. } => {
+                standing.insert(*effect, (*key, *deduplicated));
+            }
+            EffectNote::Gone { effect } | EffectNote::Disowned { effect } => {
+                standing.remove(effect);
+            }
+            EffectNote::Done { .. } | EffectNote::Costs { .. } => {}
+        }
+    }
+    standing
+}
+
+/// What the loser did that is not on the winner's line.
+fn debts(loser: &World, winner: &World) -> BTreeSet<EffectId> {
+    let mut known = BTreeSet::new();
+    for note in &winner.effects {
+        match note {
+            EffectNote::Intended { effect, .. } => drop(known.insert(*effect)),
+            EffectNote::Disowned { effect } => drop(known.remove(effect)),
+            _ => {}
+        }
+    }
+    let kept: BTreeSet<OperationKey> = standing(winner).values().map(|(key, _)| *key).collect();
+    standing(loser)
+        .into_iter()
+        .filter(|(effect, _)| !known.contains(effect))
+        .filter(|(_, (key, deduplicated))| !(*deduplicated && kept.contains(key)))
+        .map(|(effect, _)| effect)
+        .collect()
+}
+
+/// A person who looks what a service did and says so.
+fn resolve_truthfully(world: &mut World) {
+    let Some(parked) = world.execution.parked().into_iter().next() else { return };
+    // An undo that was under way in a restart was not carried out in these worlds.
+    let resolution = match world.acted.get(&parked.effect).filter(|_| !parked.undo) {
+        Some(name) => Resolution::Done(value::object([(name.as_str(), value::integer(1))])),
+        None => Resolution::NotDone,
+    };
+    world.happen(Event::Resolved { effect: parked.effect, resolution });
+}
+
+fn restart(world: &mut World) {
+    let lost = world.execution.withdrawal().is_none();
+    // Nobody makes a call again on a lost line.
+    world.open.retain(|_, c| !(lost && matches!(c, Command::Call { .. })));
+    world.restart();
+    world.copy = world.execution.clone();
+}
+
+fn withdrawal(world: &World) -> Withdrawal {
+    world.execution.withdrawal().expect("it is being withdrawn")
+}
+
+/// Undoes what a loser owes, in portions from the newest on; gives the order it should have.
+fn withdraw(loser: &mut World, debts: &BTreeSet<EffectId>, dice: &mut Dice) -> Vec<EffectId> {
+    loser.happen(Event::Withdrawn { undo: BTreeSet::new() });
+    while withdrawal_waits_for_results(loser) {
+        assert!(loser.step());
+    }
+    let mut left: Vec<EffectId> = withdrawal(loser).left;
+    left.retain(|effect| debts.contains(effect));
+    let expected: Vec<EffectId> = left.iter().rev().copied().collect();
+    while !left.is_empty() {
+        let portion = left.split_off(left.len() - 1 - dice.below(left.len()));
+        let undo: BTreeSet<EffectId> = portion.into_iter().collect();
+        loser.happen(Event::Withdrawn { undo: undo.clone() });
+        loser.happen(Event::Withdrawn { undo });
+        for _ in 0..dice.below(4) {
+            pass(loser, dice);
+        }
+    }
+    for _ in 0..10_000 {
+        if withdrawal(loser).owed.is_empty() {
+            return expected;
+        }
+        pass(loser, dice);
+    }
+    panic!("no end: {:#?}", loser.execution)
+}
+
+fn withdrawal_waits_for_results(world: &World) -> bool {
+    world.open.values().any(|command| matches!(command, Command::Evaluate { .. }))
+}
+
+fn pass(world: &mut World, dice: &mut Dice) {
+    if dice.percent(15) {
+        restart(world);
+    }
+    resolve_truthfully(world);
+    world.step();
+}
+
+fn gone(world: &World, from: usize) -> Vec<EffectId> {
+    let notes = world.effects[from..].iter();
+    notes
+        .filter_map(|note| match note {
+            EffectNote::Gone { effect } => Some(*effect),
+            _ => None,
+        })
+        .collect()
+}
+
+fn net(world: &World) -> BTreeMap<String, i64> {
+    world.net().into_iter().filter(|(name, net)| name != "look" && *net != 0).collect()
+}
+
+/// Two authors go on from one point; the first or the second loses, in the middle of its calls.
+fn diverge(root: &Node, once: bool, seed: u64, steps: [usize; 3]) -> Result<(), TestCaseError> {
+    let mut dice = Dice(seed ^ 5);
+    let mut alone = start(root, seed, once);
+    alone.run();
+    let mut first = start(root, seed, once);
+    go(&mut first, steps[0]);
+    let mut second = first.clone();
+    second.go_on_as(2);
+    go(&mut first, steps[1]);
+    second.share_services(&first);
+    go(&mut second, steps[2]);
+    let (mut loser, mut winner) = if dice.percent(50) { (first, second) } else { (second, first) };
+    if loser.author.node.0 == 2 {
+        winner.share_services(&loser);
+    }
+    loser.happen(Event::LineLost);
+    loser.ended = None;
+    prop_assert_eq!(loser.execution.status(), Status::Compensating);
+    prop_assert!(loser.execution.withdrawal().is_none());
+    // Some answers still come, some calls were made and nobody hears of it, some never were.
+    winner.run();
+    loser.share_services(&winner);
+    let calls: Vec<_> = loser
+        .open
+        .iter()
+        .filter(|(_, command)| matches!(command, Command::Call { .. }))
+        .map(|(ticket, _)| *ticket)
+        .collect();
+    for ticket in calls {
+        if !loser.open.contains_key(&ticket) {
+            continue;
+        }
+        match dice.below(3) {
+            0 => loser.answer(ticket),
+            1 => {
+                let Some(Command::Call { request, .. }) = loser.open.remove(&ticket) else {
+                    unreachable!("it was just seen")
+                };
+                loser.serve(&request);
+            }
+            _ => drop(loser.open.remove(&ticket)),
+        }
+        if dice.percent(20) {
+            restart(&mut loser);
+        }
+    }
+    let debts = debts(&loser, &winner);
+    let from = loser.effects.len();
+    let expected = withdraw(&mut loser, &debts, &mut dice);
+    prop_assert_eq!(gone(&loser, from), expected);
+    loser.happen(Event::WithdrawalClosed);
+    prop_assert!(matches!(loser.ended, Some(Outcome::Compensated(_))));
+    prop_assert!(loser.execution.withdrawal().is_none());
+    prop_assert!(loser.execution.ledger().iter().next().is_none());
+    prop_assert_eq!(net(&loser), net(&alone), "{:?}", loser.done());
+    prop_assert_eq!(winner.ended, alone.ended);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// What remains is one run, where services know no keys.
+    #[test]
+    fn only_the_decided_line_remains(
+        root in tree(true), seed in any::<u64>(), steps in [0..12usize, 0..12usize, 0..12usize],
+    ) {
+        diverge(&root, true, seed, steps)?;
+    }
+
+    /// And where they do.
+    #[test]
+    fn only_the_decided_line_remains_with_keys(
+        root in tree(false), seed in any::<u64>(), steps in [0..12usize, 0..12usize, 0..12usize],
+    ) {
+        diverge(&root, false, seed, steps)?;
+    }
+
+    /// A line that was rolling itself back when it lost undoes each effect once, and only those
+    /// that are asked for.
+    #[test]
+    fn a_line_that_rolls_back_can_be_withdrawn(
+        root in tree(false), seed in any::<u64>(), steps in 0..40usize,
+    ) {
+        let root = Node::Sequence(vec![root, Node::Raise(418)]);
+        let mut dice = Dice(seed ^ 5);
+        let mut world = start(&root, seed, false);
+        go(&mut world, steps);
+        world.happen(Event::LineLost);
+        let debts = standing(&world).into_keys().collect();
+        withdraw(&mut world, &debts, &mut dice);
+        prop_assert!(withdrawal(&world).left.is_empty());
+        prop_assert_eq!(net(&world), BTreeMap::new(), "{:?}", world.done());
+    }
+}
+
+fn effect_of(world: &World, name: &str) -> EffectId {
+    let open = world.open.values().find_map(|command| match command {
+        Command::Call { request, .. } if format!("{:?}", request.target).contains(name) => {
+            Some(request.effect)
+        }
+        _ => None,
+    });
+    open.expect("it is being called")
+}
+
+/// A world in which `a` is done and `b` is being called.
+fn half_way() -> (World, EffectId, EffectId) {
+    let program = program(Node::Sequence(vec![Node::Once("a"), Node::Once("b"), Node::Once("c")]));
+    let mut world = World::start(&program, value::object([]), 1);
+    let a = effect_of(&world, "\"a\"");
+    assert!(world.step());
+    let b = effect_of(&world, "\"b\"");
+    (world, a, b)
+}
+
+#[test]
+fn a_late_success_enters_the_plan_and_nothing_follows_it() {
+    let (mut world, a, b) = half_way();
+    world.happen(Event::LineLost);
+    let ticket = *world.open.keys().next().expect("b is being called");
+    world.answer(ticket);
+    assert!(world.open.is_empty(), "c is not called: {:?}", world.open);
+    assert_eq!(world.effects.last(), Some(&EffectNote::Done { effect: b, cost: 1.0 }));
+    world.happen(Event::Withdrawn { undo: BTreeSet::from([b]) });
+    assert_eq!(withdrawal(&world).owed, [b]);
+    assert_eq!(withdrawal(&world).left, [a]);
+    assert!(world.step());
+    assert_eq!(withdrawal(&world).owed, []);
+    assert!(!world.step(), "it waits until more is asked");
+    world.happen(Event::WithdrawalClosed);
+    assert_eq!(world.done(), ["a", "b", "b-bar"]);
+    let again = world.happen(Event::Withdrawn { undo: BTreeSet::from([a]) });
+    assert!(again.commands.is_empty(), "it is over");
+}
+
+/// What is kept for the undo may be worked out elsewhere; the undo waits for it.
+#[test]
+fn a_line_is_not_withdrawn_while_a_result_is_on_its_way_into_the_plan() {
+    let mut program = bare_program("built", Node::Once("a"), OnFault::Leave);
+    let task = program.tasks.iter_mut().find(|task| task.name == "a").expect("it is there");
+    let compensation = task.traits.compensation.as_mut().expect("it can be undone");
+    compensation.capture = Some(Template::Computed(expression("[range(3)]")));
+    let mut world = World::start(&Arc::new(program), value::object([]), 1);
+    let a = effect_of(&world, "\"a\"");
+    world.happen(Event::LineLost);
+    let ticket = *world.open.keys().next().expect("it is being called");
+    world.answer(ticket);
+    world.happen(Event::Withdrawn { undo: BTreeSet::from([a]) });
+    assert_eq!(withdrawal(&world).owed, [a]);
+    restart(&mut world);
+    assert!(world.step() && world.step());
+    assert_eq!(world.done(), ["a", "a-bar"]);
+    assert_eq!(world.deeds[1].arguments, "[0,1,2]");
+    assert_eq!(withdrawal(&world), Withdrawal::default());
+}
+
+#[test]
+fn a_late_failure_owes_nothing() {
+    let (mut world, a, b) = half_way();
+    world.happen(Event::LineLost);
+    let ticket = *world.open.keys().next().expect("b is being called");
+    let fault = outlast_workflow::Fault::new(outlast_workflow::FaultKind::Runtime, "no", "no");
+    world.happen(Event::Answered { ticket, answer: Answer::Failed(fault) });
+    assert_eq!(world.effects.last(), Some(&EffectNote::Gone { effect: b }));
+    world.happen(Event::Withdrawn { undo: BTreeSet::from([a, b]) });
+    assert_eq!(withdrawal(&world).owed, [a]);
+}
+
+#[test]
+fn what_cannot_be_known_is_parked_and_everything_before_it_waits() {
+    let (mut world, a, b) = half_way();
+    world.open.clear();
+    world.happen(Event::Withdrawn { undo: BTreeSet::from([a, b]) });
+    assert_eq!(withdrawal(&world).owed, [a, b]);
+    assert_eq!(withdrawal(&world).parked[0].effect, b);
+    assert!(world.open.is_empty(), "neither is undone: {:?}", world.open);
+    world.happen(Event::Resolved { effect: b, resolution: Resolution::NotDone });
+    assert_eq!(withdrawal(&world).owed, [a]);
+    assert!(world.step());
+    assert_eq!(withdrawal(&world), Withdrawal::default());
+}
+
+#[test]
+fn undos_of_two_lines_are_two_operations_where_nobody_knows_keys() {
+    let keys = |once: bool| {
+        let call = if once { Node::Once } else { Node::Invoke };
+        let program = program(call("a"));
+        let first = World::start(&program, value::object([]), 1);
+        let mut second = first.clone();
+        second.go_on_as(2);
+        [first, second].map(|mut world| {
+            let effect = effect_of(&world, "\"a\"");
+            world.happen(Event::LineLost);
+            let ticket = *world.open.keys().next().expect("it is being called");
+            world.answer(ticket);
+            world.happen(Event::Withdrawn { undo: BTreeSet::from([effect]) });
+            assert!(world.step());
+            world.deeds.last().expect("it is undone").key.clone()
+        })
+    };
+    let [one, other] = keys(true);
+    assert_ne!(one, other);
+    let [one, other] = keys(false);
+    assert_eq!(one, other, "a provider that knows keys undoes the one effect once");
+}
+
+#[test]
+fn a_line_that_ended_can_be_withdrawn_while_its_plan_is_kept() {
+    let program = program(Node::Sequence(vec![Node::Once("a"), Node::Once("b")]));
+    let mut world = World::start_kept(&program, value::object([]), 1);
+    world.run();
+    let left: Vec<EffectId> = standing(&world).into_keys().collect();
+    world.happen(Event::LineLost);
+    world.ended = None;
+    world.happen(Event::Withdrawn { undo: BTreeSet::new() });
+    assert_eq!(withdrawal(&world).left, left);
+    world.happen(Event::Withdrawn { undo: left.into_iter().collect() });
+    while world.step() {}
+    assert_eq!(world.done(), ["a", "b", "b-bar", "a-bar"]);
+}
