@@ -15,6 +15,7 @@ mod gathering;
 mod graphs;
 mod noting;
 mod open;
+mod portions;
 mod raising;
 mod taking_over;
 mod task;
@@ -23,7 +24,7 @@ mod trying;
 mod unwinding;
 mod withdrawing;
 
-pub(crate) use withdrawing::{effect_of, effect_under_way};
+pub(crate) use portions::{effect_of, effect_under_way};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
