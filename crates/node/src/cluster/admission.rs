@@ -140,6 +140,16 @@ impl Admissions {
         self.books().members.learn(places)
     }
 
+    /// Those that are lost for good.
+    pub(super) fn removed(&self) -> Vec<NodeId> {
+        self.books().members.removed()
+    }
+
+    /// Remembers that a member is lost for good.
+    pub(super) fn remove(&self, node: NodeId) -> Result<(), ClusterError> {
+        self.books().members.remove(node)
+    }
+
     /// Answers a request at a time.
     pub(super) fn answer(&self, now: SystemTime, request: &[u8]) -> Answer {
         let Ok(request) = minicbor::decode::<Request>(request) else {

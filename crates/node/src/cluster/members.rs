@@ -25,6 +25,8 @@ pub(super) struct Member {
     pub(super) addresses: Vec<String>,
     /// The key that this node has certified for it; nothing if another node has.
     pub(super) key: Option<PublicKey>,
+    /// Whether it is lost for good; its id does not come back.
+    pub(super) removed: bool,
 }
 
 /// The members a node has heard of.
@@ -45,6 +47,8 @@ struct Entry {
     addresses: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    removed: bool,
 }
 
 impl Members {
@@ -66,14 +70,21 @@ impl Members {
         Ok(Self { path, members })
     }
 
-    /// Every member that is known.
+    /// Every member that is known and was not removed.
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Member)> {
-        self.members.iter().map(|(node, member)| (*node, member))
+        let members = self.members.iter().map(|(node, member)| (*node, member));
+        members.filter(|(_, member)| !member.removed)
+    }
+
+    /// Those that are lost for good.
+    pub(super) fn removed(&self) -> Vec<NodeId> {
+        let removed = self.members.iter().filter(|(_, member)| member.removed);
+        removed.map(|(node, _)| *node).collect()
     }
 
     /// Whether an id belongs to someone with another key, as far as this node knows.
     pub(super) fn is_taken(&self, node: NodeId, key: PublicKey) -> bool {
-        self.members.get(&node).is_some_and(|member| member.key != Some(key))
+        self.members.get(&node).is_some_and(|member| member.removed || member.key != Some(key))
     }
 
     /// Remembers durably for whom an id was certified.
@@ -88,6 +99,12 @@ impl Members {
             Some(before) => drop(self.members.insert(node, before)),
             None => drop(self.members.remove(&node)),
         })
+    }
+
+    /// Remembers durably that a member is lost for good.
+    pub(super) fn remove(&mut self, node: NodeId) -> Result<(), ClusterError> {
+        self.members.entry(node).or_default().removed = true;
+        self.write()
     }
 
     /// Takes over where members are, and keeps it if that is news.
@@ -105,9 +122,10 @@ impl Members {
     }
 
     fn write(&self) -> Result<(), ClusterError> {
-        let members = self.iter().map(|(node, member)| {
+        let members = self.members.iter().map(|(node, member)| {
+            let (addresses, removed) = (member.addresses.clone(), member.removed);
             let key = member.key.map(|key| STANDARD.encode(key.0));
-            (format!("{:016x}", node.0), Entry { addresses: member.addresses.clone(), key })
+            (format!("{:016x}", node.0), Entry { addresses, key, removed })
         });
         let document = Document { format: FORMAT, members: members.collect() };
         let text = serde_json::to_vec_pretty(&document).expect("texts encode");
@@ -118,9 +136,11 @@ impl Members {
 impl Entry {
     fn member(self) -> Option<Member> {
         let addresses = checked_addresses(self.addresses)?;
-        let Some(text) = self.key else { return Some(Member { addresses, key: None }) };
-        let bytes = STANDARD.decode(text).ok()?.try_into().ok()?;
-        Some(Member { addresses, key: Some(PublicKey(bytes)) })
+        let key = match self.key {
+            Some(text) => Some(PublicKey(STANDARD.decode(text).ok()?.try_into().ok()?)),
+            None => None,
+        };
+        Some(Member { addresses, key, removed: self.removed })
     }
 }
 
@@ -158,6 +178,19 @@ mod tests {
         assert!(members.is_taken(NodeId(1), PublicKey([2; 32])));
         assert!(members.is_taken(NodeId(2), PublicKey([2; 32])), "certified by another node");
         assert!(!members.is_taken(NodeId(3), PublicKey([2; 32])));
+    }
+
+    #[test]
+    fn the_id_of_a_removed_member_never_comes_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::of(directory.path());
+        folder.create(&folder.path("")).unwrap();
+        let mut members = Members::open(&folder).unwrap();
+        members.certify(NodeId(1), PublicKey([1; 32])).unwrap();
+        members.remove(NodeId(1)).unwrap();
+        let read = Members::open(&folder).unwrap();
+        assert_eq!((read.removed(), read.iter().count()), (vec![NodeId(1)], 0));
+        assert!(read.is_taken(NodeId(1), PublicKey([1; 32])));
     }
 
     #[test]

@@ -215,6 +215,7 @@ impl Cluster {
             Transport::start(identity, settings, Some(Arc::clone(&admissions) as _))
                 .await
                 .map_err(|source| ClusterError::Listen { listen, source })?;
+        admissions.removed().into_iter().for_each(|removed| transport.shut_out(removed));
         for (member, addresses) in admissions.places() {
             transport.know(member, addresses);
         }
@@ -253,9 +254,17 @@ impl Cluster {
 
     /// Where every member is that this node has heard of, itself included.
     pub fn places(&self) -> BTreeMap<NodeId, Vec<String>> {
-        let mut places: BTreeMap<_, _> = self.admissions.places().into_iter().collect();
-        places.extend(self.transport.places());
+        let mut places = self.transport.places();
+        places.insert(self.transport.identity().node, self.transport.advertised().to_vec());
         places
+    }
+
+    /// Removes a member that is lost for good: this node does not hear it any more, nor lets its id
+    /// in again. The other members are to be told the same. Writes to the disk.
+    pub fn remove(&self, node: NodeId) -> Result<(), ClusterError> {
+        self.admissions.remove(node)?;
+        self.transport.shut_out(node);
+        Ok(())
     }
 
     /// Closes all connections.

@@ -148,12 +148,12 @@ fn whoever_guesses_often_is_not_even_heard() {
         let (first, second) = (Home::founder(), Home::new(2));
         let (one, _events) = first.start().await;
         let mut guess = one.invite(HOUR).unwrap().token;
-        for number in 0..40 {
+        for number in 0..100 {
             guess.secret = Secret([number; 32]);
             assert!(second.join(&guess).await.is_err());
         }
         let counted = one.transport().statistics();
-        assert!(counted.joining <= 20 && 20 <= counted.joining_too_often, "{counted:?}");
+        assert!(counted.joining <= 60 && 40 <= counted.joining_too_often, "{counted:?}");
     });
 }
 
@@ -233,6 +233,28 @@ fn an_id_that_somebody_has_is_not_given_away() {
             let refused = reason(Home::new(node).join(&one.invite(HOUR).unwrap().token).await);
             assert!(refused.contains("is a member already"), "{refused}");
         }
+    });
+}
+
+#[test]
+fn a_removed_member_stays_out_over_starts() {
+    run(async {
+        let (first, second) = (Home::founder(), Home::new(2));
+        let (one, mut events) = first.start().await;
+        second.join(&one.invite(HOUR).unwrap().token).await.unwrap();
+        let (two, _events) = second.start().await;
+        while !matches!(events.recv().await.unwrap(), Event::Connected { peer: NodeId(2), .. }) {}
+        one.remove(NodeId(2)).unwrap();
+        assert!(!one.places().contains_key(&NodeId(2)));
+        one.stop();
+        let (one, _events) = first.start().await;
+        two.transport().know(NodeId(1), one.transport().advertised().to_vec());
+        while one.transport().statistics().refused == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(!one.places().contains_key(&NodeId(2)));
+        let again = Request::new(&one.invite(HOUR).unwrap().token, NodeId(2), &second.key());
+        assert!(matches!(first_answer(&one, &again), Answer::Refused(_)));
     });
 }
 

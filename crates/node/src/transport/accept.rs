@@ -23,7 +23,7 @@ use super::door::Place;
 use super::frame::{FrameError, Kind};
 use super::hello::{BadHello, Hello};
 use super::identity::named_in;
-use super::receive::{self, Arrived, Stale};
+use super::receive::{self, Arrived, Unwelcome};
 use super::tls::JOINING;
 
 /// How long to wait after an error of the operating system, such as too many open files.
@@ -49,7 +49,7 @@ enum Shut {
     #[error(transparent)]
     Hello(#[from] BadHello),
     #[error(transparent)]
-    Stale(#[from] Stale),
+    Unwelcome(#[from] Unwelcome),
     #[error("too many attempts to join from one address")]
     TooOften,
     #[error("this node takes nobody in")]

@@ -72,8 +72,7 @@ pub(super) async fn keep_reaching(shared: Arc<Shared>, peer: Arc<Peer>) {
                 if !talk(&shared, &peer, connection, incarnation).await {
                     return;
                 }
-                // One that breaks at once is not to be dialled in a tight loop.
-                attempts = if shared.settings.silence_max <= began.elapsed() { 0 } else { 1 };
+                attempts = attempts_after(began.elapsed(), attempts, shared.settings.silence_max);
             }
             Err(error) => {
                 attempts = attempts.saturating_add(1);
@@ -88,6 +87,12 @@ pub(super) async fn keep_reaching(shared: Arc<Shared>, peer: Arc<Peer>) {
             _ = changed.changed() => {}
         }
     }
+}
+
+/// What counts as the number of attempts after a connection has lasted for a time: one that breaks at
+/// once is not to be dialled in a tight loop.
+fn attempts_after(lasted: Duration, attempts: u32, silence_max: Duration) -> u32 {
+    if silence_max <= lasted { 0 } else { attempts.saturating_add(1) }
 }
 
 /// How long to wait after so many attempts: nothing after the first, then between half and all of a
@@ -146,6 +151,8 @@ async fn talk<S: AsyncRead + AsyncWrite>(
     let node = peer.node;
     peer.counters.connections.add(1);
     peer.connected.store(true, Ordering::Release);
+    let outdated = Instant::now().checked_sub(shared.settings.outdated_after);
+    peer.counters.outdated.add(outdated.map_or(0, |time| peer.queue.drop_before(time)));
     tracing::info!(peer = shown(node), "connected");
     let mut wanted = shared.events.send(Event::Connected { peer: node, incarnation }).await.is_ok();
     if wanted {
@@ -223,6 +230,16 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
     use crate::transport::Settings;
+
+    #[test]
+    fn a_peer_that_hangs_up_at_once_is_dialled_less_and_less_often() {
+        let silence_max = Duration::from_secs(1);
+        let mut attempts = 0;
+        (0..10).for_each(|_| attempts = attempts_after(Duration::ZERO, attempts, silence_max));
+        let settings = Settings::default();
+        assert_eq!(pause(&settings, attempts, u16::MAX), settings.retry_max);
+        assert_eq!(attempts_after(silence_max, attempts, silence_max), 0);
+    }
 
     #[test]
     fn the_first_retry_comes_at_once_and_no_pause_is_longer_than_the_bound() {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How many attempts to join one address has within `ATTEMPTS_TIME`.
-const ATTEMPTS_MAX: u32 = 20;
+const ATTEMPTS_MAX: u32 = 60;
 const ATTEMPTS_TIME: Duration = Duration::from_secs(10);
 /// How many addresses attempts are counted for. When there are more, everyone waits.
 const ADDRESSES_MAX: usize = 4096;

@@ -214,6 +214,13 @@ impl Transport {
         self.shared.meet(peer, addresses);
     }
 
+    /// Does not let a peer in any more, nor goes to it: it is lost for good, and what is left of it is
+    /// not to be heard. Until the transport is stopped.
+    pub fn shut_out(&self, peer: NodeId) {
+        self.shared.arrivals.shut_out(peer);
+        self.forget(peer);
+    }
+
     /// Forgets a peer: it is no longer dialled, and what waits for it is gone. If it comes by itself,
     /// it is known again.
     pub fn forget(&self, peer: NodeId) {
@@ -292,8 +299,9 @@ impl Shared {
     /// Takes over where a peer is, and reaches for it.
     fn meet(self: &Arc<Self>, node: NodeId, addresses: Vec<String>) -> Option<Arc<Peer>> {
         let mut peers = self.peers();
-        // A transport that has stopped meets nobody, and nobody meets itself.
-        let peers = peers.as_mut().filter(|_| node != self.identity.node)?;
+        // A transport that has stopped meets nobody; and nobody meets itself.
+        let strange = node == self.identity.node || self.arrivals.is_shut_out(node);
+        let peers = peers.as_mut().filter(|_| !strange)?;
         let known = peers.entry(node).or_insert_with(|| self.reach(node));
         let news = known.peer.addresses.send_if_modified(|known| {
             // Someone who does not say where it is has not moved.
@@ -342,6 +350,7 @@ impl Peer {
             sent: self.counters.sent.get(),
             received: self.counters.received.get(),
             displaced: self.counters.displaced.get(),
+            outdated: self.counters.outdated.get(),
             blocked: self.counters.blocked.get(),
             garbage: self.counters.garbage.get(),
             queued_messages,

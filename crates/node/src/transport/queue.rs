@@ -1,10 +1,13 @@
 //! What waits to be sent to one peer: bounded in number and in bytes.
 //!
 //! Messages are soft: protocols repeat what matters, and a lost one is legal. When the queue is full,
-//! the oldest make room, because the newest say more about how things are; they are counted.
+//! the oldest make room, because the newest say more about how things are; they are counted. And what
+//! has waited long for a peer to come back is let go when it does: after a cut, it is told how things
+//! are, not how they were.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::Notify;
@@ -26,7 +29,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    messages: VecDeque<Bytes>,
+    messages: VecDeque<(Instant, Bytes)>,
     bytes: usize,
 }
 
@@ -39,7 +42,7 @@ impl Queue {
     pub(super) fn push(&self, message: Bytes) -> u64 {
         let mut state = self.state();
         state.bytes += cost(&message);
-        state.messages.push_back(message);
+        state.messages.push_back((Instant::now(), message));
         let mut displaced = 0;
         while 1 < state.messages.len()
             && (self.messages_max < state.messages.len() || self.bytes_max < state.bytes)
@@ -71,6 +74,17 @@ impl Queue {
         count
     }
 
+    /// Lets go what has waited since before a time; returns how many messages.
+    pub(super) fn drop_before(&self, time: Instant) -> u64 {
+        let mut state = self.state();
+        let mut count = 0;
+        while state.messages.front().is_some_and(|(since, _)| *since < time) {
+            state.pop();
+            count += 1;
+        }
+        count
+    }
+
     /// Lets everything go; returns how many messages.
     pub(super) fn clear(&self) -> u64 {
         let state = std::mem::take(&mut *self.state());
@@ -80,7 +94,7 @@ impl Queue {
     /// How many messages wait, and how many bytes they have.
     pub(super) fn level(&self) -> (usize, usize) {
         let state = self.state();
-        (state.messages.len(), state.messages.iter().map(Bytes::len).sum())
+        (state.messages.len(), state.messages.iter().map(|(_, message)| message.len()).sum())
     }
 
     fn is_empty(&self) -> bool {
@@ -94,7 +108,7 @@ impl Queue {
 
 impl State {
     fn pop(&mut self) -> Option<Bytes> {
-        let message = self.messages.pop_front()?;
+        let (_, message) = self.messages.pop_front()?;
         self.bytes -= cost(&message);
         Some(message)
     }
@@ -131,6 +145,18 @@ mod tests {
         assert_eq!(queue.level(), (1, 5000));
         assert_eq!(queue.clear(), 1);
         assert_eq!(queue.push(message(1)), 0);
+    }
+
+    #[test]
+    fn what_has_waited_too_long_is_let_go() {
+        let queue = Queue::new(100, 1 << 20);
+        queue.push(message(1));
+        queue.push(message(2));
+        let later = Instant::now();
+        while Instant::now() <= later {}
+        queue.push(message(3));
+        assert_eq!(queue.drop_before(later), 2);
+        assert_eq!((queue.level(), queue.drop_before(later)), ((1, 3), 0));
     }
 
     #[test]

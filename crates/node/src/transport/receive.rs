@@ -4,7 +4,7 @@
 //! arrived, the socket is not read, and the sender's queue fills instead of our memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use outlast_lineage::NodeId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf};
@@ -16,12 +16,14 @@ use super::faults::Direction;
 use super::frame::{FrameError, FrameReader, Kind};
 use super::{Event, Shared};
 
-/// The connection is of an earlier life of the node than one that was here before.
+/// Why a member is not heard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("incarnation {given} of the node is older than {known}, which was here before")]
-pub(super) struct Stale {
-    given: u64,
-    known: u64,
+pub(super) enum Unwelcome {
+    /// The connection is of an earlier life of the node than one that was here before.
+    #[error("incarnation {given} of the node is older than {known}, which was here before")]
+    Stale { given: u64, known: u64 },
+    #[error("the node was removed from the cluster")]
+    ShutOut,
 }
 
 /// The newest connection of every member.
@@ -30,8 +32,11 @@ pub(super) struct Arrivals {
     arrivals: Mutex<BTreeMap<NodeId, Arrival>>,
 }
 
+#[derive(Default)]
 struct Arrival {
     incarnation: u64,
+    shut_out: bool,
+    /// The number of the newest connection.
     newest: watch::Sender<u64>,
     turn: Arc<AsyncMutex<()>>,
 }
@@ -46,21 +51,36 @@ pub(super) struct Arrived {
 
 impl Arrivals {
     /// Takes in a connection of a member; the one before it ends.
-    pub(super) fn arrive(&self, node: NodeId, incarnation: u64) -> Result<Arrived, Stale> {
-        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-        let arrival = arrivals.entry(node).or_insert_with(|| Arrival {
-            incarnation,
-            newest: watch::Sender::new(0),
-            turn: Arc::default(),
-        });
+    pub(super) fn arrive(&self, node: NodeId, incarnation: u64) -> Result<Arrived, Unwelcome> {
+        let mut arrivals = self.arrivals();
+        let arrival = arrivals.entry(node).or_default();
+        if arrival.shut_out {
+            return Err(Unwelcome::ShutOut);
+        }
         if incarnation < arrival.incarnation {
-            return Err(Stale { given: incarnation, known: arrival.incarnation });
+            return Err(Unwelcome::Stale { given: incarnation, known: arrival.incarnation });
         }
         arrival.incarnation = incarnation;
         let number = *arrival.newest.borrow() + 1;
         arrival.newest.send_replace(number);
         let (newest, turn) = (arrival.newest.subscribe(), Arc::clone(&arrival.turn));
         Ok(Arrived { number, newest, turn })
+    }
+
+    /// Ends the connection of a member, and takes no other of it.
+    pub(super) fn shut_out(&self, node: NodeId) {
+        let mut arrivals = self.arrivals();
+        let arrival = arrivals.entry(node).or_default();
+        arrival.shut_out = true;
+        arrival.newest.send_modify(|newest| *newest += 1);
+    }
+
+    pub(super) fn is_shut_out(&self, node: NodeId) -> bool {
+        self.arrivals().get(&node).is_some_and(|arrival| arrival.shut_out)
+    }
+
+    fn arrivals(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arrival>> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,7 +173,8 @@ mod tests {
     fn an_earlier_life_does_not_replace_a_later_one() {
         let arrivals = Arrivals::default();
         let first = arrivals.arrive(NodeId(1), 5).unwrap();
-        assert_eq!(arrivals.arrive(NodeId(1), 4).err(), Some(Stale { given: 4, known: 5 }));
+        let refused = arrivals.arrive(NodeId(1), 4).err();
+        assert_eq!(refused, Some(Unwelcome::Stale { given: 4, known: 5 }));
         assert_eq!(*first.newest.borrow(), first.number);
         let second = arrivals.arrive(NodeId(1), 5).unwrap();
         assert_ne!(*first.newest.borrow(), first.number, "the newer connection counts");

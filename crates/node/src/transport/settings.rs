@@ -19,6 +19,8 @@ pub struct Settings {
     pub queue_messages_max: usize,
     /// How many bytes wait for one peer.
     pub queue_bytes_max: usize,
+    /// What has waited longer than this when a peer comes back is let go.
+    pub outdated_after: Duration,
     /// How many events wait for whoever reads them, before sockets are no longer read.
     pub inbox_events_max: usize,
     /// How many bytes of messages are out with whoever reads them, before sockets are no longer read.
@@ -50,6 +52,7 @@ impl Default for Settings {
             message_bytes_max: 8 * 1024 * 1024,
             queue_messages_max: 16 * 1024,
             queue_bytes_max: 32 * 1024 * 1024,
+            outdated_after: Duration::from_secs(2),
             inbox_events_max: 1024,
             inbox_bytes_max: 64 * 1024 * 1024,
             heartbeat: Duration::from_millis(100),

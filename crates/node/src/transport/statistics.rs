@@ -36,6 +36,7 @@ pub(super) struct PeerCounters {
     pub(super) sent: Counter,
     pub(super) received: Counter,
     pub(super) displaced: Counter,
+    pub(super) outdated: Counter,
     pub(super) blocked: Counter,
     pub(super) garbage: Counter,
 }
@@ -72,6 +73,8 @@ pub struct PeerStatistics {
     pub received: u64,
     /// Messages that had to make room for newer ones.
     pub displaced: u64,
+    /// Messages that had waited too long when the peer came back.
+    pub outdated: u64,
     /// Messages that a cut for tests has dropped.
     pub blocked: u64,
     /// Connections of it that were closed because it broke the rules.

@@ -6,7 +6,7 @@ use super::*;
 fn what_waits_for_a_peer_that_is_not_there_is_bounded() {
     run(async {
         let authority = Authority::found();
-        let bounds = Settings { queue_messages_max: 10, ..settings() };
+        let bounds = Settings { queue_messages_max: 10, outdated_after: PATIENCE, ..settings() };
         let one = Station::start_with(identity(&authority, 1), bounds).await;
         one.transport.know(NodeId(2), vec!["127.0.0.1:1".to_owned()]);
         for number in 0..100_u64 {

@@ -21,21 +21,31 @@ pub(super) enum Weather {
 /// Stands between a node and those who dial it.
 pub(super) struct Proxy {
     address: SocketAddr,
+    target: watch::Sender<Option<SocketAddr>>,
     weather: watch::Sender<Weather>,
 }
 
 impl Proxy {
-    pub(super) async fn to(target: SocketAddr) -> Self {
+    /// One that leads nowhere yet, so that a node can be told to name it as its own address.
+    pub(super) async fn open() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let weather = watch::Sender::new(Weather::Fair);
-        let forecast = weather.subscribe();
+        let target = watch::Sender::new(None);
+        let (mut way, forecast) = (target.subscribe(), weather.subscribe());
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                tokio::spawn(carry(near, target, forecast.clone()));
+                let Ok(target) = way.wait_for(Option::is_some).await.map(|target| *target) else {
+                    return;
+                };
+                tokio::spawn(carry(near, target.expect("waited for"), forecast.clone()));
             }
         });
-        Self { address, weather }
+        Self { address, target, weather }
+    }
+
+    pub(super) fn leads_to(&self, target: SocketAddr) {
+        self.target.send_replace(Some(target));
     }
 
     pub(super) fn address(&self) -> Vec<String> {

@@ -174,7 +174,8 @@ fn a_crowd_of_strangers_does_not_keep_members_out_for_long() {
             crowd.push(TcpStream::connect(one.transport.address()).await.unwrap());
         }
         one.until("most are turned away", |counted| 16 <= counted.crowded).await;
-        let member = Station::start(&authority, 2).await;
+        let patient = Settings { outdated_after: PATIENCE, ..settings() };
+        let member = Station::start_with(identity(&authority, 2), patient).await;
         member.meet(&one);
         member.send(&one, "excuse me");
         assert_eq!(one.receive().await, (NodeId(2), "excuse me".to_owned()));

@@ -104,6 +104,25 @@ fn nothing_is_sent_to_those_who_are_not_known_or_forgotten() {
 }
 
 #[test]
+fn whoever_is_shut_out_is_not_heard_again() {
+    run(async {
+        let authority = Authority::found();
+        let mut one = Station::start(&authority, 1).await;
+        let two = Station::start(&authority, 2).await;
+        one.meet(&two);
+        one.connected(NodeId(2)).await;
+        two.until("connected", |counted| counted.peers[&NodeId(1)].connected).await;
+        one.transport.shut_out(NodeId(2));
+        one.meet(&two);
+        assert_eq!(one.send(&two, "lost"), Sent::Dropped(Dropped::Unknown));
+        one.until("it is refused", |counted| 0 < counted.refused).await;
+        two.send(&one, "let me in");
+        let heard = tokio::time::timeout(Duration::from_millis(300), one.events.recv()).await;
+        assert!(heard.is_err(), "{heard:?}");
+    });
+}
+
+#[test]
 fn a_node_that_starts_again_is_reached_again() {
     run(async {
         let authority = Authority::found();
