@@ -2,11 +2,13 @@
 
 mod kit;
 
+use std::sync::Arc;
+
 use kit::build::{From, Node, Step, program, program_with};
 use kit::world::World;
 use outlast_expressions::{Value, value};
-use outlast_workflow::program::{OnFault, ScatterMethod};
-use outlast_workflow::{Event, FaultKind, Outcome};
+use outlast_workflow::program::{Flow, Kind, OnFault, ScatterMethod, Template};
+use outlast_workflow::{Event, FaultKind, Happening, Outcome};
 
 use Node::{
     CompensateParallel, Export, Graph, Invoke, Plain, Raise, Scope, Sequence, Set, Try, Wait,
@@ -330,4 +332,52 @@ fn a_restart_in_the_middle_changes_nothing() {
         }
         assert_eq!(world.done(), ["a", "a", "a", "a", "b"]);
     }
+}
+
+/// A task that ends the workflow with this output.
+fn ending(source: &str) -> Node {
+    let mut task = kit::build::task("end", "/end", Kind::Set(template(source)));
+    task.then = Flow::End;
+    Node::Task(Box::new(task))
+}
+
+fn template(source: &str) -> Template {
+    Template::Computed(kit::build::expression(source))
+}
+
+#[test]
+fn an_item_that_ends_the_workflow_is_transformed_once_by_the_region() {
+    let scattered = Step::new(ending("{n: .item}")).input("item", From::Region(".items")).scatter(
+        &["item"],
+        ScatterMethod::Dot,
+        1,
+    );
+    let mut program =
+        kit::build::bare_program("built", Graph(vec![scattered], vec![]), OnFault::Leave);
+    let graph = program.tasks.iter_mut().find(|task| task.name == "graph").expect("it has one");
+    graph.output.template = Some(template("{wrapped: .}"));
+    let mut world = World::start(&Arc::new(program), input(r#"{"items": [1, 2, 3]}"#), 1);
+    assert_eq!(output(&mut world), r#"{"wrapped":{"n":1}}"#);
+    let completions = world.happenings.iter().filter(|happening| {
+        matches!(happening, Happening::TaskCompleted(task, _)
+            if world.program.task(*task).name == "graph")
+    });
+    assert_eq!(completions.count(), 1);
+}
+
+#[test]
+fn what_was_done_before_an_item_ended_the_workflow_can_still_be_undone() {
+    let body = Sequence(vec![Node::If(".item == 2", Box::new(ending("."))), Invoke("a")]);
+    let scattered = Step::new(body).input("item", From::Region(".items")).scatter(
+        &["item"],
+        ScatterMethod::Dot,
+        1,
+    );
+    let region = Graph(vec![scattered], vec![]);
+    let mut program = kit::build::bare_program("built", region, OnFault::Compensate);
+    // The run fails only when everything in it has ended.
+    program.output.template = Some(template("error"));
+    let mut world = World::start(&Arc::new(program), input(r#"{"items": [1, 2]}"#), 1);
+    assert!(matches!(world.run(), Outcome::Compensated(_)));
+    assert_eq!(world.done(), ["a", "a-bar"]);
 }

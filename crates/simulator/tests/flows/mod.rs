@@ -63,6 +63,7 @@ impl Tasks {
                 cost: None,
                 retry: None,
                 timeout: None,
+                tolerant: false,
             }),
             ..Traits::default()
         };

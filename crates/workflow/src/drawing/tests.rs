@@ -76,6 +76,7 @@ impl Builder {
             cost: None,
             retry: None,
             timeout: None,
+            tolerant: false,
         };
         self.task(id).traits.compensation = Some(compensation);
     }

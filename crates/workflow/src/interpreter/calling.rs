@@ -1,14 +1,14 @@
 //! Calls: the intent is written down, the call leaves, the answer comes, or it does not.
 
 use outlast_expressions::{Value, value};
-use outlast_lineage::{Digest, Digester, EffectId, OperationKey};
+use outlast_lineage::{Conduct, Digest, Digester, EffectId, OperationKey, Repetition, Reversal};
 
 use super::evaluation::{Sight, evaluated};
 use super::timers::retriable_delay;
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, Calling, Path, PlanEntry};
+use crate::execution::{Activity, Branch, Calling, Frame, Path, PlanEntry};
 use crate::program::{
-    Authentication, Class, Idempotency, Kind, Program, Secretive, Service, Task, Template,
+    Authentication, Class, Idempotency, Kind, Program, Secretive, Service, Task, Template, Undo,
 };
 use crate::{
     Answer, Command, Fault, FaultKind, Happening, Request, Resolution, ResolvedAuthentication,
@@ -153,7 +153,7 @@ impl<'a> Machine<'a> {
     }
 
     fn trait_of<T>(&self, branch: &Branch, of: impl Fn(&'a Task) -> Option<T>) -> Option<T> {
-        said_of(self.program, branch, of)
+        said_of(self.program, branch.frames(), of)
     }
 
     /// A number that differs between attempts that were definitely answered.
@@ -445,42 +445,59 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// What the innermost task of a branch says, or the tasks that call it as a function.
+/// What the innermost of some frames says, or the tasks that call it as a function.
 fn said_of<'p, T>(
     program: &'p Program,
-    branch: &Branch,
+    frames: &[Frame],
     of: impl Fn(&'p Task) -> Option<T>,
 ) -> Option<T> {
-    let frames = branch.frames();
-    for depth in (0..frames.len()).rev() {
-        if let Some(found) = of(program.task(frames[depth].task)) {
-            return Some(found);
-        }
-        let called = depth
-            .checked_sub(1)
-            .is_some_and(|around| matches!(frames[around].activity, Activity::Function { .. }));
-        if !called {
-            return None;
-        }
-    }
-    None
+    let start = start_of_call(frames);
+    frames[start..].iter().rev().find_map(|frame| of(program.task(frame.task)))
 }
 
-/// A pivot whose provider is not said to deduplicate is asked once, and so is whatever is said to
-/// act again each time.
-pub(super) fn must_not_repeat(program: &Program, branch: &Branch) -> bool {
-    match said_of(program, branch, |task| task.traits.idempotency.as_ref()) {
-        Some(idempotency) => idempotency.none && !is_readonly(program, branch),
-        None => is_pivot(program, branch),
+/// Where a call begins: at the outermost of the tasks that call it as a function.
+pub(super) fn start_of_call(frames: &[Frame]) -> usize {
+    let is_function = |frame: &Frame| matches!(frame.activity, Activity::Function { .. });
+    let mut start = frames.len().saturating_sub(1);
+    while start > 0 && is_function(&frames[start - 1]) {
+        start -= 1;
     }
+    start
+}
+
+/// How a call and its provider behave, as far as the document tells. The call is the innermost frame;
+/// what undoes it may belong to a task around it.
+pub(super) fn conduct(program: &Program, frames: &[Frame]) -> Conduct {
+    let class = said_of(program, frames, |task| task.traits.class);
+    let idempotency = said_of(program, frames, |task| task.traits.idempotency.as_ref());
+    let undo = frames.iter().rev().find_map(|frame| {
+        let compensation = program.task(frame.task).traits.compensation.as_ref()?;
+        matches!(compensation.undo, Undo::Run(_)).then_some(compensation)
+    });
+    Conduct {
+        repetition: match (class, idempotency) {
+            (Some(Class::Readonly), _) => Repetition::Harmless,
+            (_, Some(idempotency)) if idempotency.none => Repetition::Acts,
+            // A pivot whose provider is not said to deduplicate is asked once.
+            (Some(Class::Pivot), None) => Repetition::Acts,
+            _ => Repetition::Deduplicated,
+        },
+        reversal: match (undo, class) {
+            (Some(compensation), _) if compensation.tolerant => Reversal::Tolerant,
+            (Some(_), _) => Reversal::WithResult,
+            (None, Some(Class::Pivot)) => Reversal::Impossible,
+            (None, _) => Reversal::Needless,
+        },
+    }
+}
+
+/// Whether the call of a branch, once made, is not made again by itself.
+pub(super) fn must_not_repeat(program: &Program, branch: &Branch) -> bool {
+    conduct(program, branch.frames()).repetition == Repetition::Acts
 }
 
 pub(super) fn is_pivot(program: &Program, branch: &Branch) -> bool {
-    said_of(program, branch, |task| task.traits.class) == Some(Class::Pivot)
-}
-
-fn is_readonly(program: &Program, branch: &Branch) -> bool {
-    said_of(program, branch, |task| task.traits.class) == Some(Class::Readonly)
+    said_of(program, branch.frames(), |task| task.traits.class) == Some(Class::Pivot)
 }
 
 /// The effect that a call of this step has.

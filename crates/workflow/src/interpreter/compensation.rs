@@ -1,11 +1,11 @@
 //! Undoing: a compensation continuation is worked off from its end.
 
 use outlast_expressions::{Value, value};
-use outlast_lineage::{EffectId, EffectState};
+use outlast_lineage::{EffectId, EffectState, Recourse};
 
 use super::{Machine, Turn};
 use crate::execution::{
-    Activity, Branch, Compensating, Failure, JoinId, PlanEntry, PlanId, Slot, Undoing,
+    Activity, Branch, Compensating, Failure, Frame, JoinId, PlanEntry, PlanId, Slot, Undoing,
 };
 use crate::program::{Backoff, Compensation, CompensationOrder, Kind, RetryPolicy, Template, Undo};
 use crate::{Command, Fault, FaultKind, Happening, Outcome, Resolution, TaskId, Ticket};
@@ -123,25 +123,38 @@ impl Machine<'_> {
                 }
                 CompensationOrder::Parallel => self.undo_in_parallel(branch, lists),
             },
-            Some(PlanEntry::Uncertain(frames)) => {
-                if !self.owes_undo(frames[0].task) {
-                    return Turn::Again;
-                }
-                self.find_out(branch, frames)
-            }
+            Some(PlanEntry::Uncertain(frames)) => match self.recourse(&frames) {
+                Recourse::Nothing => Turn::Again,
+                Recourse::Undo => self.undo_unheard(branch, frames),
+                Recourse::AskAgain => self.find_out(branch, frames, false),
+                Recourse::Park => self.find_out(branch, frames, true),
+            },
             Some(entry) => self.begin_undo(branch, entry),
         }
     }
 
-    /// Asks again, with the same key, whether a call happened; what did is then undone.
-    fn find_out(&mut self, branch: &mut Branch, frames: Vec<crate::execution::Frame>) -> Turn {
+    /// Undoes a call without having heard what became of it: its undo holds in either case.
+    fn undo_unheard(&mut self, branch: &mut Branch, frames: Vec<Frame>) -> Turn {
+        // An undo that was stopped half way is itself what is asked for again.
+        if matches!(frames[0].activity, Activity::Undoing(_)) {
+            return self.find_out(branch, frames, false);
+        }
+        let activity = Activity::Capture;
+        branch.push(Frame { activity, ..stripped(frames[0].clone()) });
+        let entry = self.capture_unheard(branch);
+        branch.pop();
+        match entry {
+            Ok(entry) => self.begin_undo(branch, entry),
+            // Without an answer there is nothing to capture: asking again gives one.
+            Err(_) => self.find_out(branch, frames, false),
+        }
+    }
+
+    /// Asks again, with the same key, whether a call happened, or leaves it to a person; what did is
+    /// then undone.
+    fn find_out(&mut self, branch: &mut Branch, frames: Vec<Frame>, must_park: bool) -> Turn {
         for frame in frames {
-            branch.push(crate::execution::Frame {
-                deadline: None,
-                evaluating: None,
-                plan: None,
-                ..frame
-            });
+            branch.push(stripped(frame));
         }
         let activity = branch.top().expect("just pushed").activity.clone();
         let call = match activity {
@@ -152,6 +165,11 @@ impl Machine<'_> {
             },
             other => unreachable!("{other:?} is not a call"),
         };
+        if must_park {
+            let effect = call.request.effect;
+            self.set_activity(branch, Activity::Calling(call));
+            return self.park(branch, effect, "it is not known whether the call happened".into());
+        }
         let request = call.whole_request(&self.execution.large);
         self.call_again(branch, request)
     }
@@ -461,6 +479,11 @@ impl Machine<'_> {
             }
         })
     }
+}
+
+/// A frame without what was running in it.
+fn stripped(frame: Frame) -> Frame {
+    Frame { deadline: None, evaluating: None, plan: None, ..frame }
 }
 
 fn default_policy() -> RetryPolicy {

@@ -136,7 +136,7 @@ impl Machine<'_> {
             _ => frame.input.clone(),
         };
         let task = self.program.task(frame.task).traits.alternatives[used];
-        let mut entries = self.unwind(branch, depth + 1);
+        let mut entries = self.unwind_inside(branch, depth);
         if matches!(branch.frames()[depth].activity, Activity::Calling(_)) {
             entries.push(PlanEntry::Uncertain(vec![branch.frames()[depth].clone()]));
         }

@@ -209,7 +209,16 @@ impl Machine<'_> {
     /// `then: end` in a branch ends the workflow: the others are stopped.
     fn end_from_branch(&mut self, parent: &mut Branch, join: JoinId, slot: Slot) -> Turn {
         parent.set_ending();
+        let scatters = matches!(
+            parent.top().expect("a parent waits for its branches").activity,
+            Activity::Scatter { .. }
+        );
         self.take_over_winner(parent, join, slot);
+        if scatters {
+            // The frame of a scattered step stands in for the region; only the region has an output.
+            parent.pop();
+            return Turn::Again;
+        }
         self.complete(parent)
     }
 
@@ -221,8 +230,12 @@ impl Machine<'_> {
 
     fn take_over_winner(&mut self, parent: &mut Branch, join: JoinId, winner: Slot) {
         let losers = self.stop_children(parent);
-        self.drop_join(join);
+        let finished = self.drop_join(join);
         let around = self.scope_around(parent, parent.frames().len());
+        // What branches did that were done before the end stays done, and can be undone later.
+        for slot in finished.slots().values() {
+            self.plan_mut(around).extend(slot.plan.clone());
+        }
         self.plan_mut(around).extend(winner.plan);
         parent.set_data(winner.data);
         if let Some(context) = winner.context {

@@ -2,6 +2,7 @@
 
 use outlast_lineage::{BranchId, Epoch};
 
+use super::calling::is_finding_out;
 use super::{Machine, Turn};
 use crate::execution::{Activity, Branch, BranchState};
 use crate::program::Kind;
@@ -48,7 +49,8 @@ impl Machine<'_> {
                     return Turn::Again;
                 }
                 Activity::Function { .. } | Activity::Calling(_) | Activity::Begin
-                    if self.has_alternative(branch, index) =>
+                    // Who only asks what became of a call does not look for another way to do it.
+                    if self.has_alternative(branch, index) && !is_finding_out(branch) =>
                 {
                     return self.begin_alternative(branch, index);
                 }

@@ -7,7 +7,7 @@ use super::{Machine, Turn};
 use crate::execution::{
     Activity, Branch, Compensating, Frame, Path, Plan, PlanEntry, PlanId, TryStage, Trying,
 };
-use crate::program::{Flow, Kind, Program, Schema, Task, Transform, Undo};
+use crate::program::{Compensation, Flow, Kind, Program, Schema, Task, Transform, Undo};
 use crate::{Command, Fault, FaultKind, Happening, TaskId};
 
 impl<'a> Machine<'a> {
@@ -241,32 +241,59 @@ impl<'a> Machine<'a> {
                 value::object([("input", self.value(&frame.input)), ("output", output)])
             }
         };
-        let cost_sight = Sight::from_top(branch, captured.clone());
-        let cost = match &compensation.cost {
-            Some(cost) => match self.evaluate_template_here(branch, cost, &cost_sight) {
-                Ok(cost) => cost,
-                Err(fault) => return self.raise(branch, fault),
-            },
-            None => value::integer(0),
-        };
-        let incarnation = self.incarnation_of_undo(branch);
-        let frame = branch.top().expect("a task is being run");
-        let effect = frame.effect;
-        let cost = self.execution.large.intern(cost);
-        if let Some(effect) = effect {
-            self.effect_costs(effect, &cost);
-        }
-        let entry = PlanEntry::Undo {
-            task: frame.task,
-            path: frame.path.inside(frame.task, incarnation),
-            effect,
-            captured: self.execution.large.intern(captured),
-            cost,
+        let entry = match self.undo_entry(branch, compensation, captured) {
+            Ok(entry) => entry,
+            Err(fault) => return self.raise(branch, fault),
         };
         let plan = self.scope_around(branch, branch.frames().len() - 1);
         self.plan_mut(plan).push(entry);
         self.set_activity(branch, Activity::Export);
         self.export(branch)
+    }
+
+    /// The undo of the innermost task, whose call was never answered: its output counts as null.
+    pub(super) fn capture_unheard(&mut self, branch: &Branch) -> Result<PlanEntry, Fault> {
+        let task = self.definition(branch);
+        let compensation = task.traits.compensation.as_ref().expect("only those are captured");
+        let mut sight = Sight::from_top(branch, Value::default());
+        sight.output = Some(Value::default());
+        let captured = match &compensation.capture {
+            Some(template) => self.evaluate_template_here(branch, template, &sight)?,
+            None => {
+                let input = self.value(&branch.top().expect("a task is being run").input);
+                value::object([("input", input), ("output", Value::default())])
+            }
+        };
+        self.undo_entry(branch, compensation, captured)
+    }
+
+    /// What undoes the innermost task with what was captured.
+    fn undo_entry(
+        &mut self,
+        branch: &Branch,
+        compensation: &Compensation,
+        captured: Value,
+    ) -> Result<PlanEntry, Fault> {
+        let cost = match &compensation.cost {
+            Some(cost) => {
+                let sight = Sight::from_top(branch, captured.clone());
+                self.evaluate_template_here(branch, cost, &sight)?
+            }
+            None => value::integer(0),
+        };
+        let incarnation = self.incarnation_of_undo(branch);
+        let frame = branch.top().expect("a task is being run");
+        let cost = self.execution.large.intern(cost);
+        if let Some(effect) = frame.effect {
+            self.effect_costs(effect, &cost);
+        }
+        Ok(PlanEntry::Undo {
+            task: frame.task,
+            path: frame.path.inside(frame.task, incarnation),
+            effect: frame.effect,
+            captured: self.execution.large.intern(captured),
+            cost,
+        })
     }
 
     /// Tells the undo of this time a task ran from those of other times. By the key of the call, if

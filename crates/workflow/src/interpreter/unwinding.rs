@@ -1,8 +1,9 @@
 //! Stopping what is under way: frames are taken off, branches stopped, and what they did or may
 //! have done is collected for whoever undoes it.
 
-use outlast_lineage::BranchId;
+use outlast_lineage::{BranchId, Recourse};
 
+use super::calling::{conduct, start_of_call};
 use super::gathering::branch_id;
 use super::graphs::in_order_of_steps;
 use super::{Machine, Turn};
@@ -15,13 +16,30 @@ use crate::{Command, Happening, TaskId, Ticket};
 impl Machine<'_> {
     /// Takes off the frames from a depth inwards; gives what they did, oldest first.
     pub(super) fn unwind(&mut self, branch: &mut Branch, depth: usize) -> Vec<PlanEntry> {
-        let mut frames = Vec::new();
+        self.unwind_from(branch, depth, Vec::new())
+    }
+
+    /// The same for the frames inside the one at a depth, which stays; what they may have done is
+    /// undone as that one says.
+    pub(super) fn unwind_inside(&mut self, branch: &mut Branch, depth: usize) -> Vec<PlanEntry> {
+        let around = branch.frames()[depth].clone();
+        self.unwind_from(branch, depth + 1, vec![around])
+    }
+
+    fn unwind_from(
+        &mut self,
+        branch: &mut Branch,
+        depth: usize,
+        around: Vec<Frame>,
+    ) -> Vec<PlanEntry> {
+        let mut inner = Vec::new();
         while branch.frames().len() > depth {
-            frames.push(branch.pop().expect("there are more frames than that"));
+            inner.push(branch.pop().expect("there are more frames than that"));
         }
-        frames.reverse();
+        let first = around.len();
+        let frames: Vec<Frame> = around.into_iter().chain(inner.into_iter().rev()).collect();
         let mut entries = Vec::new();
-        for index in 0..frames.len() {
+        for index in first..frames.len() {
             self.stop_frame(branch, &frames[..=index], &mut entries);
         }
         entries
@@ -85,6 +103,9 @@ impl Machine<'_> {
                 self.cancel_alarm(Some(*alarm));
                 entries.push(self.uncertain(frames));
             }
+            Activity::Parked { resume, .. } if matches!(**resume, Activity::Undoing(_)) => {
+                self.stop_activity(branch, frames, resume, entries);
+            }
             Activity::Parked { .. } => entries.push(self.uncertain(frames)),
             Activity::Listening(listening) | Activity::Item(listening, _) => {
                 self.commands.push(Command::Unsubscribe(listening.ticket));
@@ -116,7 +137,13 @@ impl Machine<'_> {
     /// A call that may have happened, with the frames from the task that would be undone inwards.
     fn uncertain(&self, frames: &[Frame]) -> PlanEntry {
         let owner = frames.iter().rposition(|frame| self.owes_undo(frame.task));
-        PlanEntry::Uncertain(frames[owner.unwrap_or(frames.len() - 1)..].to_vec())
+        let start = owner.unwrap_or_else(|| start_of_call(frames));
+        PlanEntry::Uncertain(frames[start..].to_vec())
+    }
+
+    /// What is to be done about a call that may have happened and is not wanted any more.
+    pub(super) fn recourse(&self, frames: &[Frame]) -> Recourse {
+        conduct(self.program, frames).recourse_if_unwanted()
     }
 
     pub(super) fn owes_undo(&self, task: TaskId) -> bool {
@@ -164,12 +191,12 @@ impl Machine<'_> {
         }
     }
 
-    /// Only what owes an undo.
+    /// Only what owes something: an undo, or the question what became of it.
     fn owed(&self, entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
         let mut owed = Vec::new();
         for entry in entries {
             match entry {
-                PlanEntry::Uncertain(frames) if !self.owes_undo(frames[0].task) => {}
+                PlanEntry::Uncertain(frames) if self.recourse(&frames) == Recourse::Nothing => {}
                 PlanEntry::Parallel(lists) => {
                     let lists = lists.into_iter().map(|list| self.owed(list));
                     let lists: Vec<_> = lists.filter(|list| !list.is_empty()).collect();

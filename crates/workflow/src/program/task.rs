@@ -290,6 +290,9 @@ pub struct Compensation {
     pub retry: Option<RetryPolicy>,
     /// How long one try of the undo may take.
     pub timeout: Option<Template>,
+    /// Whether the undo holds even if the call never ran, or comes only afterwards. Then a call whose
+    /// outcome is unknown is undone without being asked for again, with `$output` null in `capture`.
+    pub tolerant: bool,
 }
 
 /// What undoes a task.

@@ -18,6 +18,8 @@ pub enum Node {
     Invoke(&'static str),
     /// The same with a provider that knows no keys.
     Once(&'static str),
+    /// The same, undone by a service that cancels the name whether it was called or not.
+    Cancellable(&'static str),
     /// Calls a service that is not undone.
     Plain(&'static str),
     /// Calls a service that only reads.
@@ -164,10 +166,11 @@ impl Builder {
 
     fn add(&mut self, node: Node) -> TaskId {
         match node {
-            Node::Invoke(name) => self.undoable(name, None),
+            Node::Invoke(name) => self.undoable(name, "bar", false, None),
+            Node::Cancellable(name) => self.undoable(name, "cancel", true, None),
             Node::Once(name) => {
                 let none = Idempotency { key: None, header: None, none: true };
-                self.undoable(name, Some(none))
+                self.undoable(name, "bar", false, Some(none))
             }
             Node::Plain(name) => self.put(call(name)),
             Node::Read(name) => self.classed(name, Class::Readonly),
@@ -284,8 +287,14 @@ impl Builder {
         }
     }
 
-    fn undoable(&mut self, name: &str, idempotency: Option<Idempotency>) -> TaskId {
-        let mut undo = call(&format!("{name}-bar"));
+    fn undoable(
+        &mut self,
+        name: &str,
+        undo: &str,
+        tolerant: bool,
+        idempotency: Option<Idempotency>,
+    ) -> TaskId {
+        let mut undo = call(&format!("{name}-{undo}"));
         undo.traits.idempotency = idempotency.clone();
         let undo = self.put(undo);
         let mut task = call(name);
@@ -297,6 +306,7 @@ impl Builder {
             cost: Some(Template::Literal(value::integer(1))),
             retry: None,
             timeout: None,
+            tolerant,
         });
         self.put(task)
     }

@@ -7,7 +7,7 @@ use outlast_expressions::{Filter, Value, value};
 use outlast_lineage::{BranchId, EffectId, Epoch, ExecutionId, NodeId, Time};
 use outlast_workflow::{
     Advance, Answer, Author, Command, EffectNote, Event, Execution, Fault, FaultKind, Happening,
-    Outcome, Program, Request, Start, Target, Ticket,
+    Outcome, Program, Request, Resolution, Start, Target, Ticket,
 };
 
 /// Random numbers from a seed.
@@ -51,10 +51,13 @@ pub struct World {
     pub children: BTreeMap<ExecutionId, &'static str>,
     pub ended: Option<Outcome>,
     pub yields: usize,
-    /// How often, in percent, a call fails or is lost on the way back.
+    /// How often, in percent, a call is refused, which tells that it did not happen; finds its
+    /// service in trouble, which tells nothing about an earlier time it was asked; or is lost on
+    /// the way back.
+    pub refusing: usize,
     pub failing: usize,
     pub losing: usize,
-    /// Names that always fail.
+    /// Names whose service is always in trouble.
     pub broken: BTreeSet<String>,
     /// Whether services know no keys and act each time.
     pub forgetful: bool,
@@ -95,6 +98,7 @@ impl World {
             children: BTreeMap::new(),
             ended: None,
             yields: 0,
+            refusing: 0,
             failing: 0,
             losing: 0,
             broken: BTreeSet::new(),
@@ -235,7 +239,14 @@ impl World {
         let fault = |title| Fault::new(FaultKind::Communication, title, name.clone());
         let key = request.key.to_string();
         if self.broken.contains(name) || self.dice.percent(self.failing) {
-            return Answer::Failed(fault("refused"));
+            return Answer::Failed(fault("in trouble"));
+        }
+        // What was done is not refused: the service knows the key.
+        if self.dice.percent(self.refusing) && !self.answered.contains_key(&key) {
+            return Answer::Failed(fault("refused").with_status(409));
+        }
+        if let Some(name) = name.strip_suffix("-cancel") {
+            return self.cancel(name, &key);
         }
         if !request.undo {
             self.acted.insert(request.effect, name.clone());
@@ -255,6 +266,28 @@ impl World {
             return Answer::Unknown(fault("no answer"));
         }
         Answer::Succeeded(output)
+    }
+
+    /// Takes back whatever stands of a name: each counts as an undo.
+    fn cancel(&mut self, name: &str, key: &str) -> Answer {
+        for _ in 0..self.net().get(name).copied().unwrap_or(0) {
+            let (name, key) = (format!("{name}-bar"), key.to_owned());
+            self.deeds.push(Deed { name, key, arguments: String::new() });
+        }
+        Answer::Succeeded(Value::default())
+    }
+
+    /// Says what became of something parked, as the services know it.
+    pub fn resolve_truthfully(&mut self) {
+        let Some(parked) = self.execution.parked().into_iter().next() else { return };
+        let entry = self.execution.ledger().get(&parked.effect);
+        let key = entry.map(|effect| effect.key.to_string());
+        let output = key.and_then(|key| self.answered.get(&key)).cloned();
+        let resolution = match output {
+            Some(output) => Resolution::Done(output),
+            None => Resolution::NotDone,
+        };
+        self.happen(Event::Resolved { effect: parked.effect, resolution });
     }
 
     /// The names of what was done, in order.

@@ -1,7 +1,7 @@
 //! Places whose expressions are evaluated in place, and so must be bounded.
 //!
 //! Most expressions may run as long as a worker lets them. Conditions of handlers and listeners,
-//! timeouts, delays, keys, credentials and costs are needed in the middle of a step, where nothing waits
+//! timeouts, delays, keys, credentials, costs and what a tolerant undo captures are needed in the middle of a step, where nothing waits
 //! for a worker; the interpreter refuses unbounded ones there, and so does the check.
 
 use outlast_expressions::Judgement;
@@ -60,6 +60,9 @@ impl<'p> Places<'p> {
             _ => {}
         }
         if let Some(compensation) = &task.traits.compensation {
+            if compensation.tolerant {
+                self.template(compensation.capture.as_ref());
+            }
             self.template(compensation.cost.as_ref());
             self.template(compensation.timeout.as_ref());
             self.retry(compensation.retry.as_ref());

@@ -39,7 +39,8 @@ impl<'a> Lowering<'a> {
         let retry = at.get("retry").and_then(|it| self.retry(&it, &failed));
         let timeout = at.get("timeout");
         let timeout = timeout.and_then(|it| self.timeout(&it, Site::Definition, &captured));
-        Some(Compensation { undo: undo?, capture, cost, retry, timeout })
+        let tolerant = at.get("tolerant").and_then(|it| it.boolean()).unwrap_or(false);
+        Some(Compensation { undo: undo?, capture, cost, retry, timeout, tolerant })
     }
 
     fn undo(&mut self, at: &Cursor<'a>, scope: &Scope) -> Option<Undo> {

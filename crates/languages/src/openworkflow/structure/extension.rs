@@ -56,6 +56,7 @@ static COMPENSATION: Object = choice_object(
         may("cost", &Shape::Either(&NUMBER, &EXPRESSION, "a number, or a jq expression")),
         may("retry", &RETRY_OR_NAME),
         may("timeout", &TIMEOUT_OR_NAME),
+        may("tolerant", &BOOLEAN),
     ],
 );
 

@@ -1,0 +1,154 @@
+//! Calls of which nobody knows what became: asked about, undone as they are, or left to a person, by
+//! what the activity and its provider allow.
+
+mod kit;
+
+use std::sync::Arc;
+
+use kit::build::{Node, bare_program, call, program_with};
+use kit::world::World;
+use outlast_expressions::value;
+use outlast_workflow::program::{Class, Compensation, Kind, OnFault, Undo};
+use outlast_workflow::{
+    Answer, Command, Event, Fault, FaultKind, Outcome, Program, Resolution, TaskId,
+};
+
+use Node::{Cancellable, Compete, Fork, Invoke, Pivot, Plain, Raise, Sequence, Try, Wait, Within};
+
+fn start(root: Node, on_fault: OnFault) -> World {
+    World::start(&program_with(root, on_fault), value::object([]), 1)
+}
+
+/// A race that the waiting branch wins while the call of the other is still under way.
+fn lost_race(call: Node) -> World {
+    let mut world = start(Compete(vec![call, Wait(10)]), OnFault::Leave);
+    world.next_timer();
+    world
+}
+
+#[test]
+fn a_loser_that_is_undone_by_its_result_is_asked_again_and_undone() {
+    let mut world = lost_race(Invoke("a"));
+    world.run();
+    assert_eq!(world.done(), ["a", "a-bar"]);
+}
+
+#[test]
+fn a_loser_whose_undo_tolerates_that_it_never_ran_is_undone_without_asking() {
+    let mut world = lost_race(Cancellable("a"));
+    let asked = world.open.values().map(|command| format!("{command:?}")).collect::<String>();
+    assert!(asked.contains("a-cancel"), "{asked}");
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+    assert!(world.done().is_empty(), "it was not carried out in order to be undone");
+}
+
+#[test]
+fn a_loser_with_nothing_to_undo_is_forgotten() {
+    let mut world = lost_race(Plain("a"));
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+    assert!(world.done().is_empty());
+}
+
+#[test]
+fn a_pivot_under_way_when_all_is_rolled_back_waits_for_a_person() {
+    let slow = Sequence(vec![Wait(5), Raise(418)]);
+    let root = Sequence(vec![Invoke("first"), Fork(vec![Pivot("p"), slow])]);
+    for (resolution, left) in [
+        (Resolution::NotDone, vec!["first", "first-bar"]),
+        (Resolution::Abandon, vec!["first", "first-bar"]),
+    ] {
+        let mut world = start(root.clone(), OnFault::Compensate);
+        world.step();
+        world.next_timer();
+        assert_eq!(world.execution.parked().len(), 1, "{:?}", world.open);
+        assert!(world.ended.is_none(), "nothing before it is undone until it is known");
+        let effect = world.execution.parked()[0].effect;
+        world.happen(Event::Resolved { effect, resolution });
+        assert!(matches!(world.run(), Outcome::Compensated(_)));
+        assert_eq!(world.done(), left);
+    }
+}
+
+#[test]
+fn a_pivot_that_took_too_long_is_not_asked_again_by_the_next_attempt() {
+    let mut world = start(Try(Box::new(Within(50, Box::new(Pivot("p")))), 2, None), OnFault::Leave);
+    // Its deadline passes, then the delay before the next attempt.
+    world.next_timer();
+    world.next_timer();
+    let calls = |command: &&Command| matches!(command, Command::Call { .. });
+    assert_eq!(world.open.values().filter(calls).count(), 0, "{:?}", world.open);
+    let effect = world.execution.parked()[0].effect;
+    world.happen(Event::Resolved { effect, resolution: Resolution::Done(value::integer(1)) });
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+    assert!(world.done().is_empty(), "the person did not ask for it again");
+}
+
+/// A call by a function, with another function as its alternative and an undo.
+fn choice(tolerant: bool) -> Arc<Program> {
+    let mut program = bare_program("built", Plain("choice"), OnFault::Leave);
+    let add = |program: &mut Program, task| {
+        program.tasks.push(task);
+        TaskId(program.tasks.len() as u32 - 1)
+    };
+    let (one, two) = (add(&mut program, call("one")), add(&mut program, call("two")));
+    let undo = add(&mut program, call("one-bar"));
+    let task =
+        program.tasks.iter_mut().find(|task| task.name == "choice").expect("it is the root's");
+    task.kind = Kind::Function { body: one, arguments: None };
+    task.traits.class = Some(Class::Compensatable);
+    task.traits.alternatives = vec![two];
+    task.traits.compensation = Some(Compensation {
+        undo: Undo::Run(undo),
+        capture: None,
+        cost: None,
+        retry: None,
+        timeout: None,
+        tolerant,
+    });
+    Arc::new(program)
+}
+
+#[test]
+fn a_first_choice_that_may_have_happened_is_undone_beside_its_alternative() {
+    let mut world = World::start(&choice(false), value::object([]), 1);
+    // The answer is lost after the service has acted.
+    world.losing = 100;
+    world.step();
+    world.losing = 0;
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+    let mut done = world.done();
+    done.sort_unstable();
+    assert_eq!(done, ["one", "one-bar", "two"]);
+}
+
+#[test]
+fn asking_about_a_first_choice_tries_no_alternative() {
+    let mut world = World::start(&choice(false), value::object([]), 1);
+    world.losing = 100;
+    world.step();
+    world.losing = 0;
+    // Whoever asks now is told that it did not happen; only the run itself goes the other way.
+    let asked = world.open.iter().find(|(_, command)| format!("{command:?}").contains("\"one\""));
+    let ticket = *asked.expect("it is asked about").0;
+    let refused = Fault::new(FaultKind::Communication, "refused", "it never came");
+    let answer = Answer::Failed(refused.with_status(409));
+    world.happen(Event::Answered { ticket, answer });
+    world.run();
+    assert_eq!(world.done().iter().filter(|name| **name == "two").count(), 1);
+}
+
+#[test]
+fn a_parked_undo_that_is_stopped_is_still_owed() {
+    let attempt = Try(Box::new(Sequence(vec![Invoke("a"), Raise(418)])), 1, None);
+    let root = Within(60_000, Box::new(attempt));
+    let mut world = start(root, OnFault::Compensate);
+    world.broken.insert("a-bar".to_owned());
+    while world.execution.parked().is_empty() {
+        assert!(world.step());
+    }
+    // Its time is over while the undo waits for a person.
+    assert!(world.next_timer());
+    world.broken.clear();
+    assert!(matches!(world.run(), Outcome::Compensated(_)));
+    assert_eq!(world.done(), ["a", "a-bar"]);
+}
