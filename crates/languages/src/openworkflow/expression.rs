@@ -10,9 +10,17 @@ use super::structure::is_wrapped;
 use crate::Diagnostic;
 use crate::text::{Cursor, NodeKind, closest};
 
+/// How many expressions a document has at most: compiling one takes about a millisecond, however short
+/// it is, and documents come from strangers.
+const EXPRESSIONS_MAX: usize = 5000;
+
 /// Compiles the expressions of one document.
 pub(super) struct Compiler<'a> {
     lines: Vec<&'a str>,
+    /// How many more may be compiled.
+    left: usize,
+    /// Whether there were more, and it was told.
+    is_full: bool,
     secrets: Vec<String>,
     pub(super) found: Found,
 }
@@ -24,7 +32,8 @@ pub(super) fn unwrapped(text: &str) -> Option<&str> {
 
 impl<'a> Compiler<'a> {
     pub(super) fn new(text: &'a str, secrets: Vec<String>) -> Self {
-        Self { lines: text.lines().collect(), secrets, found: Found::default() }
+        let (lines, left) = (text.lines().collect(), EXPRESSIONS_MAX);
+        Self { lines, left, is_full: false, secrets, found: Found::default() }
     }
 
     /// An expression in `${ }` or bare: `if`, `when`, `while`, `until`, `from`, `as`, `in`.
@@ -114,6 +123,13 @@ impl<'a> Compiler<'a> {
         site: Site,
         scope: &Scope,
     ) -> Option<Filter> {
+        match self.left.checked_sub(1) {
+            Some(left) => self.left = left,
+            None => {
+                self.too_many(at);
+                return None;
+            }
+        }
         match Filter::compile(source, &scope.names(site)) {
             Ok(filter) => {
                 self.secrets(at, source, &filter);
@@ -125,6 +141,17 @@ impl<'a> Compiler<'a> {
                 None
             }
         }
+    }
+
+    /// Told once: all others are too many for the same reason.
+    fn too_many(&mut self, at: &Cursor<'_>) {
+        if std::mem::replace(&mut self.is_full, true) {
+            return;
+        }
+        let message = format!("the document has more than {EXPRESSIONS_MAX} expressions");
+        let found = Diagnostic::error("document-too-big", at.place(), message);
+        let help = "pass data as input instead of writing it out, or split the workflow";
+        self.found.push(found.help(help));
     }
 
     fn refused(
@@ -276,4 +303,27 @@ fn unknown_variable(
 /// A literal text as a template.
 pub(super) fn literal_text(text: &str) -> Template {
     Template::Literal(value::string(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::read;
+
+    #[test]
+    fn compiles_no_more_expressions_than_a_bound_and_says_so_once() {
+        let text = "[ '${ .a }', '${ .b }', '${ .c }', '${ .d }', '${ .e }' ]";
+        let root = read(text).0.unwrap();
+        let scope = Scope::default();
+        let compiled = |left: usize| {
+            let mut compiler = Compiler { left, ..Compiler::new(text, Vec::new()) };
+            let sound = compiler.leaves(&Cursor::root(&root), Site::Definition, &scope);
+            (sound, left - compiler.left, compiler.found.into_list())
+        };
+        let (sound, count, found) = compiled(5);
+        assert_eq!((sound, count, found.len()), (true, 5, 0));
+        let (sound, count, found) = compiled(2);
+        assert_eq!((sound, count), (false, 2));
+        assert_eq!(found.iter().map(|it| it.code).collect::<Vec<_>>(), ["document-too-big"]);
+    }
 }

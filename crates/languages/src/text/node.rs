@@ -98,12 +98,21 @@ impl<'a> Cursor<'a> {
 
     /// The value under a key.
     pub(crate) fn get(&self, name: &str) -> Option<Self> {
-        self.entries().find(|entry| entry.name() == name)
+        let entry = self.entry(name)?;
+        let pointer = pointer_with(&self.pointer, name);
+        Some(Self { node: &entry.value, pointer, key: Some(entry) })
     }
 
     /// Whether there is a key.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.get(name).is_some()
+        self.entry(name).is_some()
+    }
+
+    fn entry(&self, name: &str) -> Option<&'a Entry> {
+        match &self.node.kind {
+            NodeKind::Map(entries) => entries.iter().find(|entry| entry.name == name),
+            _ => None,
+        }
     }
 
     /// All values under keys; none unless it is an object.

@@ -19,6 +19,11 @@ const BYTES_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 128;
 /// Values in a document, copies made by aliases included.
 const NODES_MAX: usize = 200_000;
+/// Bytes of all keys that lead to a value. Every value has its place told by them, so that the work
+/// on a document is its number of values times this at most.
+const PATH_MAX: usize = 4096;
+/// Bytes that an index takes in a path at most.
+const INDEX_MAX: usize = 7;
 
 /// Reads a document. What can be read is returned even if there are problems.
 pub(crate) fn read(text: &str) -> (Option<Node>, Vec<Diagnostic>) {
@@ -43,6 +48,8 @@ struct Open {
     content: Content,
     height: usize,
     first_node: usize,
+    /// Bytes of the path that leads here.
+    path: usize,
 }
 
 enum Content {
@@ -143,18 +150,25 @@ impl<'a> Reader<'a> {
     }
 
     fn key(&mut self, name: &str, span: Span) -> Step {
-        let place = Place { pointer: pointer_with(&self.pointer(), name), span };
-        let Some(Open { content: Content::Map { seen, key, .. }, .. }) = self.open.last_mut()
+        let Some(Open { content: Content::Map { seen, key, .. }, path, .. }) = self.open.last_mut()
         else {
             unreachable!("a key is only expected in a map");
         };
+        let (first, length) = (seen.get(name).copied(), *path + 1 + name.len());
         *key = Some((name.to_owned(), span));
+        if PATH_MAX < length {
+            let message = format!("the keys that lead here have more than {PATH_MAX} bytes");
+            let found = self.error("bad-key", span, message);
+            return Err(Box::new(found.help("keys name things; put long texts into values")));
+        }
         if name == "<<" {
+            let place = self.place_of_key(name, span);
             let found = Diagnostic::error("merge-key", place, "`<<` does not merge in YAML 1.2")
                 .help("write the keys out, or give the whole value an alias");
             self.problems.push(found);
-        } else if let Some(first) = seen.get(name) {
-            let earlier = Place { pointer: place.pointer.clone(), span: *first };
+        } else if let Some(first) = first {
+            let place = self.place_of_key(name, span);
+            let earlier = Place { pointer: place.pointer.clone(), span: first };
             let message = format!("the key `{name}` is given twice in one object");
             let found = Diagnostic::error("duplicate-key", place, message)
                 .help("remove one of the two, or rename it")
@@ -162,6 +176,21 @@ impl<'a> Reader<'a> {
             self.problems.push(found);
         }
         Ok(())
+    }
+
+    fn place_of_key(&self, name: &str, span: Span) -> Place {
+        Place { pointer: pointer_with(&self.pointer(), name), span }
+    }
+
+    /// Bytes of the path to the value that is read next.
+    fn path(&self) -> usize {
+        match self.open.last() {
+            None => 0,
+            Some(Open { content: Content::Map { key: Some((name, _)), .. }, path, .. }) => {
+                path + 1 + name.len()
+            }
+            Some(open) => open.path + 1 + INDEX_MAX,
+        }
     }
 
     fn enter(&mut self, start: Range, anchor: usize, content: Content) -> Step {
@@ -175,8 +204,8 @@ impl<'a> Reader<'a> {
             return Err(Box::new(found.help("move inner parts to `use.functions`")));
         }
         self.count(1, start)?;
-        let first_node = self.nodes;
-        self.open.push(Open { start, anchor, content, height: 0, first_node });
+        let (first_node, path) = (self.nodes, self.path());
+        self.open.push(Open { start, anchor, content, height: 0, first_node, path });
         Ok(())
     }
 

@@ -112,6 +112,21 @@ fn refuses_documents_beyond_the_limits() {
     assert_eq!(first_problem(&format!("[{}]", "1,".repeat(250_000))).code, "document-too-big");
 }
 
+/// Every value tells the keys that lead to it: their length times the number of values is the work
+/// that a document can make.
+#[test]
+fn refuses_keys_that_lead_further_than_a_bound() {
+    let long = |length: usize| format!("{{ \"{}\": [1, 2] }}", "k".repeat(length));
+    assert_eq!(first_problem(&long(4096)).code, "bad-key");
+    assert!(read(&long(4000)).1.is_empty());
+    let nested = |length: usize| {
+        let key = format!("{{ \"{}\": ", "k".repeat(length));
+        format!("{}1{}", key.repeat(100), "}".repeat(100))
+    };
+    assert_eq!(first_problem(&nested(50)).code, "bad-key");
+    assert!(read(&nested(30)).1.is_empty());
+}
+
 #[test]
 fn refuses_what_json_cannot_hold() {
     assert_eq!(first_problem("a: .nan\n").code, "bad-value");
