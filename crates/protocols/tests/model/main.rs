@@ -22,7 +22,9 @@ where
     World::State: std::hash::Hash + Send + Sync + std::fmt::Debug + Clone + PartialEq,
     World::Action: std::fmt::Debug + Clone + PartialEq,
 {
-    let checker = world.checker().spawn_bfs().join();
+    // Whole, unless a law is broken: then the rest is of no interest.
+    let broken = HasDiscoveries::AnyOf(laws.iter().copied().collect());
+    let checker = world.checker().finish_when(broken).spawn_bfs().join();
     for law in laws {
         checker.assert_no_discovery(law);
     }

@@ -258,7 +258,7 @@ impl State {
     /// differ in nothing else are one state.
     fn forget_what_is_over(&mut self) {
         let nodes = &self.nodes;
-        self.sent.retain(|envelope| !nodes[envelope.to].is_deaf_to(&envelope.message));
+        self.sent.retain(|envelope| !nodes[envelope.to].is_deaf_to(envelope));
     }
 
     fn decided(&self) -> BTreeSet<&Value> {
@@ -288,9 +288,23 @@ impl State {
 }
 
 impl Node {
-    /// Whether a message changes nothing here any more, now or later: promises and accepted
-    /// ballots never fall, and what was asked in an earlier life or ballot is not asked again.
-    fn is_deaf_to(&self, message: &Message) -> bool {
+    /// Whether a message changes nothing here any more, now or later. That it does not now is tried
+    /// out; that it never will again follows from what it is about.
+    fn is_deaf_to(&self, envelope: &Envelope) -> bool {
+        self.is_past(&envelope.message) && self.ignores(envelope)
+    }
+
+    fn ignores(&self, envelope: &Envelope) -> bool {
+        let from = NodeId(envelope.from as u64);
+        let input = Input::Received { from, message: envelope.message.clone() };
+        let mut machine = self.machine.clone();
+        let outputs = machine.step(Time::default(), input);
+        outputs.iter().all(only_hastens) && machine.record() == self.machine.record()
+    }
+
+    /// Whether a message is about a ballot that is over here: promises and accepted ballots never
+    /// fall, and what was asked in an earlier life or ballot is not asked again.
+    fn is_past(&self, message: &Message) -> bool {
         let Record { promised, accepted, decided } = self.machine.record();
         let voted = accepted.as_ref().map(|vote| vote.ballot);
         match message {
