@@ -1,12 +1,13 @@
 //! What an engine can be told.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use outlast_expressions::Value;
 use outlast_lineage::{ExecutionId, NodeId};
-use outlast_workflow::{Answer, Ticket};
+use outlast_workflow::{Answer, Program, Ticket};
 
-use crate::{Ask, Position};
+use crate::{Ask, Definition, Position};
 
 /// Names one request of the outside (an HTTP request, a command) until it is replied to. Given by
 /// the driver, never twice in one life of the engine.
@@ -54,6 +55,13 @@ pub enum Input {
     /// The other nodes of the cluster, whether they can be reached now or not. Replaces what was
     /// said before; a node that is no longer named is lost for good.
     PeersKnown(BTreeSet<NodeId>),
+    /// A definition that `Action::Compile` named was compiled.
+    Compiled {
+        /// The definition.
+        definition: Box<Definition>,
+        /// Its program.
+        program: Arc<Program>,
+    },
     /// The time of the last `Action::SetAlarm` has come. A stale or early ring does no harm.
     AlarmRang,
     /// Do one unit of the work that waits; to be given whenever `Engine::has_work`, in turn with

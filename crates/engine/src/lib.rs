@@ -14,15 +14,17 @@ mod reply;
 mod survival;
 
 pub use ask::{Ask, Filter, ParkedFilter, StartAsk, Which, WorkflowVersion};
-pub use engine::{Engine, RecoveryError};
+pub use engine::{Engine, RecoveryError, Times};
 pub use input::{Caller, Input};
 pub use options::{EngineOptions, Limits, Quota, Retention};
 pub use output::{Action, Output, Report, Subject};
 pub use record::{
-    Advanced, Definition, Parent, Position, Publication, Record, RecordError, RecordKind, Sent,
-    ShardId, Started,
+    Advanced, Custodial, Definition, Parent, Position, Publication, Record, RecordError,
+    RecordKind, Sent, ShardId, Started,
 };
 pub use reply::{
     Condition, Counters, DefinitionSummary, Detail, ParkedItem, Refusal, Reply, Summary,
 };
 pub use survival::{Acknowledge, Strategy, Survival};
+
+pub use outlast_protocols::replicas::Situation;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use outlast_lineage::{Epoch, NodeId};
 
-use crate::ShardId;
+use crate::{ShardId, Times};
 
 /// What an engine is set up with. Changing it between two lives of a node is allowed.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct EngineOptions {
     pub quotas: BTreeMap<String, Quota>,
     /// How many idle executions are held ready; the others sleep as bytes until something happens.
     pub awake_max: usize,
+    /// How long nodes wait for each other.
+    pub times: Times,
     /// Whether `Action::Report` outputs are wanted.
     pub reports: bool,
 }
@@ -46,6 +48,7 @@ impl EngineOptions {
             quota: Quota::default(),
             quotas: BTreeMap::new(),
             awake_max: 1024,
+            times: Times::default(),
             reports: true,
         }
     }

@@ -2,9 +2,10 @@
 
 use outlast_expressions::Value;
 use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
+use outlast_protocols::replicas::Situation;
 use outlast_workflow::{EvaluationRequest, Happening, Request, Ticket};
 
-use crate::{Caller, Condition, Position, Reply};
+use crate::{Caller, Condition, Definition, Position, Reply};
 
 /// One thing to do, and from when on it may be done.
 ///
@@ -31,8 +32,11 @@ pub enum Action {
     /// Call a service; answer with `Input::Answered`. The same execution and ticket may be ordered
     /// again after a restart, with the same key.
     Call {
-        /// Whose call.
+        /// Where its answer belongs: an execution, or one line of an execution that several nodes
+        /// hold.
         execution: ExecutionId,
+        /// The execution whose call it is.
+        of: ExecutionId,
         /// Which call.
         ticket: Ticket,
         /// The call.
@@ -62,6 +66,8 @@ pub enum Action {
         /// The bytes.
         message: Vec<u8>,
     },
+    /// Compile a definition that a peer sent; answer with `Input::Compiled` if it compiles.
+    Compile(Box<Definition>),
     /// Give `Input::AlarmRang` at this time; replaces the alarm set before. Nothing is no alarm.
     SetAlarm(Option<Time>),
     /// The answer to an `Input::Asked`.
@@ -127,6 +133,13 @@ pub enum Report {
         execution: ExecutionId,
         /// The new condition.
         condition: Condition,
+    },
+    /// Something worth telling happened between the replicas of an execution.
+    Custody {
+        /// Which execution.
+        execution: ExecutionId,
+        /// What.
+        situation: Situation,
     },
     /// A CloudEvent was published by an execution or by a caller.
     Published {

@@ -7,7 +7,10 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use outlast_expressions::{Value, value};
 use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
+use outlast_protocols::{paxos, replicas};
 use outlast_workflow::{Delta, Happening, Ticket};
+
+use crate::engine::{Begin, Forgetting};
 
 /// The version of the record format that this release writes.
 pub(crate) const RECORD_VERSION: u8 = 1;
@@ -81,6 +84,66 @@ pub enum RecordKind {
         #[n(1)]
         until: Time,
     },
+    /// Something changed in an execution that several nodes hold.
+    #[n(6)]
+    Custodial(#[n(0)] Box<Custodial>),
+    /// Nothing of a lost line is needed any more.
+    #[n(7)]
+    RemnantDropped(#[n(0)] ExecutionId),
+}
+
+/// A change of an execution that several nodes hold: of its machines, its state, or both.
+#[derive(Clone, Debug, Encode, Decode)]
+pub struct Custodial {
+    /// Which execution.
+    #[n(0)]
+    pub execution: ExecutionId,
+    /// How it began, if this is its first record.
+    #[n(1)]
+    pub(crate) started: Option<Begun>,
+    /// What changed in the replica.
+    #[n(2)]
+    pub changes: Vec<replicas::Change>,
+    /// The state that took the place of the one held, encoded.
+    #[n(3)]
+    pub adopted: Option<ByteVec>,
+    /// What the state went on by, and what happened.
+    #[n(4)]
+    pub passed: Option<ByteVec>,
+    /// What changed in decisions.
+    #[n(5)]
+    pub decisions: Vec<(u32, paxos::Record)>,
+    /// What changed in forgetting.
+    #[n(6)]
+    pub(crate) forgetting: Option<Forgetting>,
+    /// Whether all have forgotten it.
+    #[n(7)]
+    pub forgotten: bool,
+    /// Lines that are kept apart from now on, with their states.
+    #[n(8)]
+    pub remnants: Vec<(Epoch, ByteVec)>,
+    /// What happened, if it is not said with what the state went on by.
+    #[n(9)]
+    pub(crate) happenings: Vec<Happening>,
+}
+
+impl Custodial {
+    /// What happened, for the history.
+    pub fn told(&self) -> Vec<Happening> {
+        let passed = self.passed.as_ref().and_then(|bytes| crate::engine::happenings_of(bytes));
+        passed.unwrap_or_else(|| self.happenings.clone())
+    }
+}
+
+/// How an execution that several nodes hold began.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) struct Begun {
+    /// What every replica knows.
+    #[n(0)]
+    pub(crate) begin: Begin,
+    /// The state that this replica held first.
+    #[n(1)]
+    pub(crate) state: ByteVec,
 }
 
 /// A registered definition.
@@ -290,6 +353,8 @@ impl Record {
             RecordKind::Started(started) => Some(started.execution),
             RecordKind::Advanced(advanced) => Some(advanced.execution),
             RecordKind::Forgotten { execution, .. } => Some(*execution),
+            RecordKind::Custodial(custodial) => Some(custodial.execution),
+            RecordKind::RemnantDropped(execution) => Some(*execution),
             RecordKind::Opened { .. } | RecordKind::Defined(_) | RecordKind::EventTaken(_) => None,
         }
     }

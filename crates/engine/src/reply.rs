@@ -297,6 +297,12 @@ pub struct Counters {
     pub stale_answers: u64,
     /// Requests refused.
     pub refused: u64,
+    /// Messages of other nodes taken.
+    pub messages: u64,
+    /// Messages of strangers, or that could not be read.
+    pub strange_messages: u64,
+    /// How often another node was found to be out of reach.
+    pub peers_lost: u64,
     /// Timers fired.
     pub timers_fired: u64,
     /// Events taken in from callers and executions.

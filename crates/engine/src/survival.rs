@@ -32,6 +32,10 @@ pub struct Survival {
     /// The most that undoing may cost before a primary without a majority pauses.
     #[n(5)]
     pub budget: Option<f64>,
+    /// Whether an activity that can be neither undone nor repeated may run before it is decided that
+    /// its line counts: its author waives that it runs on one line at most.
+    #[n(6)]
+    pub pivots_anywhere: bool,
 }
 
 /// A way to survive.
@@ -75,6 +79,7 @@ impl Survival {
             acknowledge: Acknowledge::None,
             election_wait: 0,
             budget: None,
+            pivots_anywhere: false,
         }
     }
 
@@ -117,6 +122,7 @@ impl Survival {
         let wait = wait.unwrap_or(Duration::ZERO);
         survival.election_wait = u64::try_from(wait.as_micros()).unwrap_or(0);
         survival.budget = number("budget");
+        survival.pivots_anywhere = text("pivots") == Some("anywhere");
         survival
     }
 

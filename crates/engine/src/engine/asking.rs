@@ -193,7 +193,9 @@ impl Engine {
             }
             looked_at += 1;
             last = Some(id);
-            if fits(entry, filter.namespace.as_deref(), filter.workflow.as_deref()) {
+            if !entry.is_remnant()
+                && fits(entry, filter.namespace.as_deref(), filter.workflow.as_deref())
+            {
                 executions.push(summary(id, entry));
             }
         }

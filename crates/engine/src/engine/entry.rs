@@ -9,6 +9,7 @@ use minicbor::{Decode, Encode};
 use outlast_lineage::{Digest, ExecutionId, Time};
 use outlast_workflow::{Execution, Ticket};
 
+use super::custody::{Custody, Stored};
 use super::definitions::Defined;
 use crate::{Condition, Parent, Position};
 
@@ -41,6 +42,8 @@ pub(super) struct Entry {
     pub(super) rollbacks: Vec<(ExecutionId, Ticket)>,
     /// When it was last used, in uses of any execution.
     pub(super) touched: u64,
+    /// How it is held, if not by this node alone.
+    pub(super) custody: Option<Custody>,
     pub(super) state: State,
 }
 
@@ -120,12 +123,18 @@ pub(super) struct Header {
     pub(super) busy: bool,
     #[n(14)]
     pub(super) state: ByteVec,
+    #[n(15)]
+    pub(super) custody: Option<Stored>,
 }
 
 impl Header {
     /// Whether nothing will happen to the execution unless someone asks for it.
     pub(super) const fn is_over(&self) -> bool {
-        self.condition.is_end() && !self.held && !self.parked && !self.busy
+        self.condition.is_end()
+            && !self.held
+            && !self.parked
+            && !self.busy
+            && self.custody.is_none()
     }
 }
 
@@ -185,7 +194,7 @@ impl Entry {
 
     /// Whether nothing will happen to it unless someone asks for it.
     pub(super) const fn is_over(&self) -> bool {
-        self.condition.is_end() && !self.held && !self.parked
+        self.condition.is_end() && !self.held && !self.parked && self.custody.is_none()
     }
 
     /// The state as bytes, unless it is only in the store.

@@ -11,6 +11,7 @@
 mod asking;
 mod certain;
 mod children;
+mod custody;
 mod definitions;
 mod entry;
 mod events;
@@ -31,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_expressions::Value;
-use outlast_lineage::{EffectId, ExecutionId, Time};
+use outlast_lineage::{EffectId, ExecutionId, NodeId, Time};
 use outlast_workflow::{Author, Event, Resolution, Ticket};
 
 use crate::{
@@ -39,6 +40,9 @@ use crate::{
     Reply, Subject,
 };
 use certain::Certain;
+pub use custody::Times;
+use custody::{Alarm, Peers, Word};
+pub(crate) use custody::{Begin, Forgetting, happenings_of};
 use definitions::Definitions;
 use events::Events;
 use queue::FairQueue;
@@ -75,6 +79,15 @@ pub struct Engine {
     own_line: Arc<str>,
     /// Children whose parent gave them up before they were started.
     unwanted: BTreeSet<ExecutionId>,
+    /// The other nodes.
+    peers: Peers,
+    /// Executions that several nodes hold.
+    custodies: BTreeSet<ExecutionId>,
+    custody_alarms: BTreeSet<(Time, ExecutionId, Alarm)>,
+    /// Whose calls are answered at which address.
+    addresses: BTreeMap<ExecutionId, ExecutionId>,
+    /// Executions to be held here whose definitions are on their way.
+    stashed: Vec<(NodeId, Begin)>,
     waiters: Waiters,
     unsaved: Unsaved,
     /// What waits for a state that the store is asked for.
@@ -111,6 +124,16 @@ enum Work {
     Tidy,
     /// Answer a request that waited for the state of an execution.
     Answer { caller: Caller, ask: Box<Ask> },
+    /// Tell the custody of an execution something.
+    Custody { execution: ExecutionId, word: Word },
+    /// Have the machines of consensus and forgetting go on in a new life.
+    RestartMachines(ExecutionId),
+    /// Have a lost line undo what it was asked to.
+    Withdraw(ExecutionId),
+    /// Forget a lost line.
+    DropRemnant(ExecutionId),
+    /// Become a replica of an execution whose definition has come.
+    Begin { from: NodeId, begin: Box<Begin> },
 }
 
 /// One step under way: the time, and what is to be done so far.
@@ -147,15 +170,22 @@ impl Engine {
                 self.stop_fetching_for(caller);
             }
             Input::Answered { execution, ticket, answer } => {
+                let execution = self.at_address(execution);
                 let answer = self.admit_answer(execution, answer);
+                self.note_flight(execution, ticket, false);
                 self.take(&mut step, execution, Event::Answered { ticket, answer });
             }
             Input::Evaluated { execution, ticket, result } => {
+                let execution = self.at_address(execution);
                 let result = self.admit_result(execution, result);
                 self.take(&mut step, execution, Event::Evaluated { ticket, result });
             }
-            // Custody over several nodes takes these; until then nobody is listened to.
-            Input::Received { .. } | Input::PeersKnown(_) => {}
+            Input::Received { from, message } => self.receive(&mut step, from, &message),
+            Input::PeersKnown(others) => self.know_peers(&mut step, &others),
+            Input::Compiled { definition, program } if !self.storage_full => {
+                self.compiled(&mut step, *definition, program);
+            }
+            Input::Compiled { .. } => {}
             Input::AlarmRang => self.ring(&mut step),
             Input::Turn => self.turn(&mut step),
             Input::SnapshotWanted { max } => self.snapshot(&mut step, max),
@@ -173,6 +203,7 @@ impl Engine {
 
     /// Advances an execution at once, or as soon as something can be recorded again.
     fn take(&mut self, step: &mut Step, execution: ExecutionId, event: Event) {
+        let Some(event) = self.keep_late(execution, event) else { return };
         if self.storage_full {
             self.queue(execution, |execution| Work::Advance { execution, event });
         } else if !self.advance(step, execution, event, Cause::default()) {
@@ -235,6 +266,13 @@ impl Engine {
             }
             Work::Tidy => self.forget_one(step),
             Work::Answer { caller, ask } => self.answer(step, caller, *ask),
+            Work::Custody { execution, word } => {
+                self.tell_custody(step, execution, word);
+            }
+            Work::RestartMachines(execution) => self.restart_consensus(step, execution),
+            Work::Withdraw(remnant) => self.withdraw(step, remnant),
+            Work::DropRemnant(remnant) => self.drop_remnant(step, remnant),
+            Work::Begin { from, begin } => self.take_begin(step, from, *begin),
         }
     }
 
@@ -254,6 +292,8 @@ impl Engine {
             let event = Event::TimerFired(ticket);
             self.queue(execution, |execution| Work::Advance { execution, event });
         }
+        self.beat(step);
+        self.ring_custodies(step.now, TIMERS_PER_RING);
         self.drop_old_events(step);
         self.expire_tombstones(step);
         self.tidy(step.now);
@@ -275,7 +315,10 @@ impl Engine {
     /// When something is due next.
     fn earliest(&self) -> Option<Time> {
         let timer = self.timers.first().map(|(at, _, _)| *at);
-        [timer, self.next_forgetting(), self.next_dropping(), self.tombstones.next_expiry()]
+        let custody = self.custody_alarms.first().map(|(at, _, _)| *at);
+        let beat = self.peers.next_beat(self.options.times.heartbeat);
+        let expiry = self.tombstones.next_expiry();
+        [timer, custody, beat, self.next_forgetting(), self.next_dropping(), expiry]
             .into_iter()
             .flatten()
             .min()

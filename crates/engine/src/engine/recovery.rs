@@ -11,6 +11,7 @@ use outlast_lineage::{Epoch, ExecutionId, Time};
 use outlast_workflow::{Author, Command, Execution, Program};
 
 use super::certain::Certain;
+use super::custody::{Custody, Peers, Stored};
 use super::definitions::Definitions;
 use super::entry::{Entry, Header, State};
 use super::events::Events;
@@ -21,7 +22,7 @@ use super::snapshots::{Content, Snapshot, Unsaved, is_indexed};
 use super::waiters::Waiters;
 use super::{Engine, Step, Work};
 use crate::{
-    Advanced, Condition, Counters, Definition, EngineOptions, Output, Position, Record,
+    Advanced, Counters, Custodial, Definition, EngineOptions, Output, Position, Record,
     RecordError, RecordKind, Sent, Started, Subject,
 };
 
@@ -129,6 +130,11 @@ impl Engine {
             unsaved: Unsaved::default(),
             fetching: BTreeMap::new(),
             alarm: None,
+            peers: Peers::default(),
+            custodies: BTreeSet::new(),
+            custody_alarms: BTreeSet::new(),
+            addresses: BTreeMap::new(),
+            stashed: Vec::new(),
             tidying: false,
             storage_full: false,
             certain: Certain::default(),
@@ -190,7 +196,9 @@ impl Recovery<'_> {
         let Some(defined) = self.engine.definitions.get(&header.definition).cloned() else {
             return Err(RecoveryError::Dangling { what: format!("the definition of {id}") });
         };
-        if header.busy {
+        let options = &self.engine.options;
+        let in_others_hands = header.custody.as_ref().is_some_and(Stored::is_not_to_go_on);
+        if header.busy && !in_others_hands {
             self.open.insert(id);
         }
         let stored = header.is_over() && !self.replayed.contains(&id);
@@ -212,6 +220,9 @@ impl Recovery<'_> {
             weight: header.state.len(),
             rollbacks: Vec::new(),
             touched: 0,
+            custody: header
+                .custody
+                .map(|stored| Custody::restored(options.node, &options.times, stored)),
             state: match stored {
                 true => State::Stored,
                 false => State::Asleep(Vec::from(header.state).into()),
@@ -245,6 +256,13 @@ impl Recovery<'_> {
             RecordKind::Started(started) => self.replay_start(position, time, *started)?,
             RecordKind::Advanced(advanced) => self.replay_advance(position, time, *advanced),
             RecordKind::EventTaken(publication) => self.replay_event(position, publication),
+            RecordKind::Custodial(custodial) => self.replay_custody(position, time, *custodial)?,
+            RecordKind::RemnantDropped(remnant) => {
+                self.open.remove(&remnant);
+                self.dangling.remove(&remnant);
+                self.engine.roster.remove(remnant);
+                self.engine.unsaved.clear(&Subject::Execution(remnant));
+            }
             RecordKind::Forgotten { execution, until } => {
                 self.dangling.remove(&execution);
                 if !self.is_saved(Subject::Execution(execution), position) {
@@ -306,6 +324,10 @@ impl Recovery<'_> {
                 let entry = self.engine.roster.known(id);
                 entry.execution_mut().apply(&advanced.delta);
                 entry.cancel_wanted &= !advanced.received;
+                if let Some(Custody::Remnant(remnant)) = &mut entry.custody {
+                    // The first thing it is told is that it is lost.
+                    remnant.told = true;
+                }
                 raise_cursors(entry, advanced.arrived);
                 self.touched(id, position, time);
             } else {
@@ -316,6 +338,47 @@ impl Recovery<'_> {
         if let Some(publication) = advanced.published {
             self.replay_event(position, publication);
         }
+    }
+
+    /// Keeps the lines apart that a record keeps apart.
+    fn replay_remnants(&mut self, position: Position, time: Time, custodial: &Custodial) {
+        let id = custodial.execution;
+        for (line, state) in &custodial.remnants {
+            let remnant = self.engine.remnant_id(id, *line);
+            let saved = self.is_saved(Subject::Execution(remnant), position);
+            if !saved && self.engine.roster.get(id).is_some() {
+                self.engine.keep_remnant(time, id, *line, state);
+                self.engine.unsaved.mark(Subject::Execution(remnant), position);
+            }
+        }
+    }
+
+    /// Makes the changes of an execution that several nodes hold.
+    fn replay_custody(
+        &mut self,
+        position: Position,
+        time: Time,
+        mut custodial: Custodial,
+    ) -> Result<(), RecoveryError> {
+        let id = custodial.execution;
+        if self.is_saved(Subject::Execution(id), position) {
+            self.replay_remnants(position, time, &custodial);
+            return Ok(());
+        }
+        if let Some(begun) = custodial.started.take() {
+            self.engine
+                .restore_beginning(begun, position)
+                .map_err(|what| RecoveryError::Dangling { what: format!("{what} of {id}") })?;
+        }
+        if !self.engine.wake(id) {
+            self.dangling.insert(id);
+            return Ok(());
+        }
+        self.replay_remnants(position, time, &custodial);
+        self.engine.replay_custody(id, &custodial);
+        self.touched(id, position, time);
+        self.open.remove(&id);
+        Ok(())
     }
 
     fn replay_event(&mut self, position: Position, publication: crate::Publication) {
@@ -334,7 +397,7 @@ impl Recovery<'_> {
         self.engine.unsaved.mark(Subject::Execution(id), position);
         self.engine.roster.change(id, |entry| {
             let execution = entry.execution();
-            let condition = Condition::of(execution.status(), execution.outcome());
+            let condition = entry.condition_of(execution);
             let parked = !execution.parked().is_empty();
             entry.condition = condition;
             entry.parked = parked;
@@ -372,6 +435,7 @@ impl Recovery<'_> {
             engine.reopen(&mut step, *id);
         }
         engine.resume_waiting();
+        engine.resume_custody(&mut step);
         engine.expire_tombstones(&mut step);
         engine.tidy(now);
         engine.settle(&mut step);

@@ -9,6 +9,7 @@ use outlast_workflow::{
 };
 
 use super::certain::Before;
+use super::custody::Custody;
 use super::entry::{Origin, State};
 use super::{Engine, Step, Work, sizes};
 use crate::{
@@ -46,12 +47,20 @@ impl Engine {
         if let Event::TimerFired(ticket) = &event {
             self.forget_timer(id, *ticket);
         }
+        let author = match &self.roster.known(id).custody {
+            None => self.author,
+            Some(Custody::Replica(_)) => return self.advance_as_primary(step, id, event),
+            Some(Custody::Remnant(_)) => match self.ready_remnant(id, event) {
+                Ok(ready) => return self.advance_remnant(step, id, ready),
+                Err(put_off) => return put_off,
+            },
+        };
         let entry = self.roster.known(id);
         let program = Arc::clone(&entry.defined.program);
         let State::Awake(execution, origin) = &mut entry.state else {
             unreachable!("it was just woken")
         };
-        let advance = execution.advance(&program, event, self.author, step.now);
+        let advance = execution.advance(&program, event, author, step.now);
         if is_nothing(&advance) {
             return false;
         }
@@ -60,7 +69,13 @@ impl Engine {
         true
     }
 
-    fn record_advance(&mut self, step: &mut Step, id: ExecutionId, advance: Advance, cause: Cause) {
+    pub(super) fn record_advance(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        advance: Advance,
+        cause: Cause,
+    ) {
         let Advance { delta, commands, happenings, effects: _ } = advance;
         let advanced = Advanced {
             execution: id,
@@ -123,7 +138,7 @@ impl Engine {
         let doubt = Before::Other { condition: before, changed, parked: entry.parked };
         self.certain.changed(position, id, doubt);
         let execution = entry.execution();
-        let condition = Condition::of(execution.status(), execution.outcome());
+        let condition = entry.condition_of(execution);
         let parked = if parking { !execution.parked().is_empty() } else { entry.parked };
         entry.position = position;
         if condition == before && parked == entry.parked && !condition.is_end() {
@@ -138,7 +153,7 @@ impl Engine {
         before
     }
 
-    fn carry_out(
+    pub(super) fn carry_out(
         &mut self,
         step: &mut Step,
         id: ExecutionId,
@@ -150,14 +165,22 @@ impl Engine {
             Command::Call { ticket, request } => {
                 self.counters.calls += 1;
                 let after = if request.readonly { Some(self.opened) } else { after };
-                step.order(after, Action::Call { execution: id, ticket, request });
+                if !request.undo {
+                    self.note_flight(id, ticket, true);
+                }
+                let (execution, of) = (self.address_of(id), self.execution_of(id));
+                step.order(after, Action::Call { execution, of, ticket, request });
             }
             Command::Abandon(ticket) => {
-                step.order(after, Action::Abandon { execution: id, ticket });
+                self.note_flight(id, ticket, false);
+                step.order(after, Action::Abandon { execution: self.address_of(id), ticket });
             }
             Command::Evaluate { ticket, request } => {
                 // An evaluation changes nothing outside, so it need not wait for its record.
-                step.order(Some(self.opened), Action::Evaluate { execution: id, ticket, request });
+                step.order(
+                    Some(self.opened),
+                    Action::Evaluate { execution: self.address_of(id), ticket, request },
+                );
             }
             Command::SetTimer { ticket, at } => self.set_timer(id, ticket, at),
             Command::CancelTimer(ticket) => self.forget_timer(id, ticket),
@@ -174,6 +197,9 @@ impl Engine {
             Command::Yield => {
                 let event = Event::Continue;
                 self.queue(id, |execution| Work::Advance { execution, event });
+            }
+            Command::End(_) if self.roster.known(id).is_remnant() => {
+                self.queue_own(Work::DropRemnant(id));
             }
             Command::End(outcome) => self.ended(step, id, position, outcome),
         }
@@ -198,7 +224,7 @@ impl Engine {
         }
     }
 
-    fn set_timer(&mut self, id: ExecutionId, ticket: Ticket, at: Time) {
+    pub(super) fn set_timer(&mut self, id: ExecutionId, ticket: Ticket, at: Time) {
         self.forget_timer(id, ticket);
         self.roster.known(id).timers.push((ticket, at));
         self.timers.insert((at, id, ticket));
@@ -212,7 +238,13 @@ impl Engine {
         }
     }
 
-    fn ended(&mut self, step: &mut Step, id: ExecutionId, position: Position, outcome: Outcome) {
+    pub(super) fn ended(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        position: Position,
+        outcome: Outcome,
+    ) {
         match &outcome {
             Outcome::Completed(_) => self.counters.completed += 1,
             Outcome::Faulted(_) => self.counters.faulted += 1,
@@ -231,7 +263,7 @@ impl Engine {
     }
 
     /// Drops the timers and subscriptions of an execution that has ended.
-    fn quiet(&mut self, id: ExecutionId) {
+    pub(super) fn quiet(&mut self, id: ExecutionId) {
         for (ticket, at) in std::mem::take(&mut self.roster.known(id).timers) {
             self.timers.remove(&(at, id, ticket));
         }
@@ -298,6 +330,6 @@ const fn touches_parking(happening: &Happening) -> bool {
     matches!(happening, Happening::Parked(..) | Happening::Resolved(..) | Happening::Ended(_))
 }
 
-fn is_nothing(advance: &Advance) -> bool {
+pub(super) fn is_nothing(advance: &Advance) -> bool {
     advance.commands.is_empty() && advance.happenings.is_empty() && advance.delta.is_empty()
 }

@@ -10,6 +10,7 @@ use minicbor::{Decode, Encode};
 use outlast_lineage::{Digest, Epoch, ExecutionId};
 use outlast_workflow::Command;
 
+use super::custody::Custody;
 use super::entry::Header;
 use super::retention::Tombstone;
 use super::{Engine, Step};
@@ -209,6 +210,7 @@ impl Engine {
             parked: entry.parked,
             busy: doubtful || open.iter().any(|command| !is_indexed(command)),
             state: state.into(),
+            custody: entry.custody.as_ref().map(Custody::stored),
         })
     }
 }

@@ -8,13 +8,14 @@ use outlast_lineage::{Digest, ExecutionId};
 use outlast_workflow::{Execution, Program, Start};
 
 use super::certain::Before;
+use super::custody::Begin;
 use super::definitions::Defined;
 use super::entry::{Entry, Origin, State, encode_state};
 use super::running::sent_by;
 use super::{Engine, Step, sizes};
 use crate::{
     Caller, Condition, Definition, Parent, Position, Quota, RecordKind, Refusal, Reply, StartAsk,
-    Started, Subject, WorkflowVersion,
+    Started, Subject, Survival, WorkflowVersion,
 };
 
 /// An execution that may be started: everything has been checked.
@@ -66,12 +67,25 @@ impl Engine {
             version: program.version.clone(),
             text: text.to_owned(),
         };
+        let position = self.insert_definition(step, definition, program);
+        self.spread_definition(step, digest);
+        step.reply(Some(position), caller, Reply::Defined { digest, new: true });
+        Ok(())
+    }
+
+    /// Records a definition that is new here.
+    pub(super) fn insert_definition(
+        &mut self,
+        step: &mut Step,
+        definition: Definition,
+        program: Arc<Program>,
+    ) -> Position {
+        let digest = definition.digest;
         let (position, kind) = self.record(step, RecordKind::Defined(definition));
         let RecordKind::Defined(definition) = kind else { unreachable!("it was just made") };
         self.definitions.insert(definition, program, position);
         self.unsaved.mark(Subject::Definition(digest), position);
-        step.reply(Some(position), caller, Reply::Defined { digest, new: true });
-        Ok(())
+        position
     }
 
     pub(super) fn start(
@@ -98,7 +112,14 @@ impl Engine {
         };
         self.check_quota(&ask.namespace)?;
         let (execution, definition) = (ask.id, defined.definition.digest);
+        let survival = ask.survival.clone().unwrap_or_else(|| Survival::of(&defined.program));
         let StartAsk { id, name, input, salt, .. } = ask;
+        if survival.is_replicated() {
+            let terms = self.choose_members(id, &survival)?;
+            let started = step.now;
+            let begin = Begin { execution, name, definition, input, salt, started, terms };
+            return self.start_replicated(step, caller, defined, begin);
+        }
         let new = NewExecution { id, name, input, digest, salt, parent: None };
         let position = self.begin(step, defined, new);
         let reply = Reply::Started { execution, definition, new: true };
@@ -242,6 +263,7 @@ impl Entry {
             weight: 0,
             rollbacks: Vec::new(),
             touched: 0,
+            custody: None,
             state: State::Awake(Box::new(execution), Origin::Changed),
         }
     }

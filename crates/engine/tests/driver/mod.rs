@@ -209,7 +209,7 @@ impl Driver {
         for output in outputs {
             match output.action.clone() {
                 Action::Persist { record, .. } => self.journal.push(record),
-                Action::Call { execution, ticket, request } => {
+                Action::Call { execution, ticket, request, .. } => {
                     self.calls.push_back((execution, ticket, *request));
                 }
                 Action::SetAlarm(alarm) => self.alarm = alarm,
@@ -354,6 +354,7 @@ pub(crate) fn transcript(outputs: &[Output]) -> String {
             Action::Snapshot { subject, .. } => format!("snapshot of {subject:?}"),
             Action::Compactable { replay_from } => format!("replay from {}", replay_from.0),
             Action::Send { to, .. } => format!("send to {to:?}"),
+            Action::Compile(definition) => format!("compile {}", definition.name),
             Action::Fetch(execution) => format!("fetch {execution}"),
             Action::Forget(subject) => format!("forget {subject:?}"),
             Action::Report(report) => format!("report {}", word_of(&format!("{report:?}"))),

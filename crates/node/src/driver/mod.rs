@@ -257,7 +257,7 @@ impl Driver {
             }
             // After the end was asked for, nothing new begins; the next life asks again.
             Action::Call { .. } | Action::Evaluate { .. } if self.stopping => {}
-            Action::Call { execution, ticket, request } => {
+            Action::Call { execution, ticket, request, .. } => {
                 if let Some(answer) = self.calls.call(execution, ticket, request) {
                     self.answers.push_back(Input::Answered { execution, ticket, answer });
                 }
@@ -282,6 +282,11 @@ impl Driver {
             Action::Report(report) => self.report(report),
             // A node without peers has nobody to send to.
             Action::Send { .. } => {}
+            Action::Compile(definition) => {
+                if let Ok(program) = start::compile(&definition) {
+                    self.answers.push_back(Input::Compiled { definition, program });
+                }
+            }
         }
     }
 

@@ -197,7 +197,11 @@ fn remember(record: Record, history: &History, forgotten: &mut Vec<ExecutionId>)
             history.forget(execution);
             return forgotten.push(execution);
         }
-        RecordKind::Opened { .. } | RecordKind::Defined(_) | RecordKind::EventTaken(_) => return,
+        RecordKind::Custodial(custodial) => (custodial.execution, custodial.told()),
+        RecordKind::Opened { .. }
+        | RecordKind::Defined(_)
+        | RecordKind::EventTaken(_)
+        | RecordKind::RemnantDropped(_) => return,
     };
     if !happenings.is_empty() {
         history.keep(execution, position, time, happenings);
@@ -236,7 +240,7 @@ fn recover(
 }
 
 /// Makes a program of a stored definition.
-fn compile(definition: &Definition) -> Result<Arc<Program>, String> {
+pub(super) fn compile(definition: &Definition) -> Result<Arc<Program>, String> {
     outlast_languages::openworkflow::compile(&definition.text)
         .map_err(|report| report.render(&definition.text, false))
 }

@@ -194,7 +194,7 @@ impl Follower {
 }
 
 /// Everything that happens on the node from now on, as server-sent events: `happened`, `condition`,
-/// `published`, and `missed` if the reader is too slow.
+/// `custody`, `published`, and `missed` if the reader is too slow.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events",
     responses((status = 200, description = "text/event-stream", body = Object))
@@ -230,6 +230,9 @@ fn told(report: &Report) -> Result<Event, axum::Error> {
         }
         Report::ConditionChanged { execution, condition } => event.event("condition").json_data(
             json!({ "execution": execution.to_string(), "condition": condition.word() }),
+        ),
+        Report::Custody { execution, situation } => event.event("custody").json_data(
+            json!({ "execution": execution.to_string(), "situation": situation.word() }),
         ),
         Report::Published { number, event: published } => event
             .event("published")

@@ -275,6 +275,27 @@ pub enum Situation {
     KeptByKey,
 }
 
+impl Situation {
+    /// One word for it, as programs read it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Candidacy => "candidacy",
+            Self::TooFewVotes => "too-few-votes",
+            Self::Rejected => "rejected",
+            Self::Elected => "elected",
+            Self::TookOverFurther => "took-over-further",
+            Self::TookOverWithoutAll => "took-over-without-all",
+            Self::StoodDown => "stood-down",
+            Self::Tie => "tie",
+            Self::LineLost => "line-lost",
+            Self::PivotDecided => "pivot-decided",
+            Self::RunDecided => "run-decided",
+            Self::UndoWithheld => "undo-withheld",
+            Self::KeptByKey => "kept-by-key",
+        }
+    }
+}
+
 impl Replica {
     /// A replica that has just heard of the execution.
     pub fn new(setup: Setup) -> Self {

@@ -42,12 +42,12 @@ impl World {
 
     fn act(&mut self, place: usize, action: Action) {
         match action {
-            Action::Call { execution, ticket, request } => {
+            Action::Call { execution, of, ticket, request } => {
                 let machine = &mut self.machines[place];
                 machine.calls += 1;
                 let (life, node) = (machine.node.life, machine.id());
                 self.say(Some(place), format_args!("calls {:?}", request.target));
-                let call = Call { place, life, node, execution, ticket, request };
+                let call = Call { place, life, node, execution, of, ticket, request };
                 let at = self.drawn(self.service);
                 self.agenda.note(at, Occurrence::Reached(Box::new(call)));
             }
@@ -63,6 +63,12 @@ impl World {
                 self.agenda.note(at, Occurrence::Evaluated(Box::new(evaluated)));
             }
             Action::Send { to, message } => self.send(place, to, message),
+            Action::Compile(definition) => {
+                let life = self.machines[place].node.life;
+                let compiled = Occurrence::Compiled { place, life, definition };
+                let at = self.drawn(EVALUATION);
+                self.agenda.note(at, compiled);
+            }
             Action::SetAlarm(alarm) => {
                 self.machines[place].alarm = alarm;
                 self.ring_later(place);

@@ -158,6 +158,13 @@ impl World {
                 let result = evaluated.result;
                 self.tell(evaluated.place, Input::Evaluated { execution, ticket, result });
             }
+            Occurrence::Compiled { place, life, definition } if self.is_alive(place, life) => {
+                let mut known = self.client.plan().definitions.iter();
+                let known = known.find(|(program, _)| program.digest == definition.digest);
+                if let Some(program) = known.map(|(program, _)| std::sync::Arc::clone(program)) {
+                    self.tell(place, Input::Compiled { definition, program });
+                }
+            }
             Occurrence::Arrived(parcel) => self.arrived(*parcel),
             Occurrence::Wished(wish) => self.wished(wish),
             Occurrence::Overdue(caller) => self.overdue(caller),

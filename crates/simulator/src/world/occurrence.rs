@@ -1,6 +1,6 @@
 //! What can occur in a world. Whatever is meant for an earlier life of a node is lost.
 
-use outlast_engine::{Caller, Position};
+use outlast_engine::{Caller, Definition, Position};
 use outlast_expressions::Value;
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::{Answer, Request, Ticket};
@@ -28,6 +28,8 @@ pub(super) enum Occurrence {
     Answered(Box<Answered>),
     /// A worker has evaluated an expression.
     Evaluated(Box<Evaluated>),
+    /// A definition that a peer sent is compiled.
+    Compiled { place: usize, life: u64, definition: Box<Definition> },
     /// A message reaches a node.
     Arrived(Box<Parcel>),
     /// The client asks for something.
@@ -53,6 +55,8 @@ pub(super) struct Call {
     pub(super) life: u64,
     pub(super) node: NodeId,
     pub(super) execution: ExecutionId,
+    /// The execution whose call it is; the answer goes to `execution`.
+    pub(super) of: ExecutionId,
     pub(super) ticket: Ticket,
     pub(super) request: Box<Request>,
 }

@@ -18,9 +18,9 @@ const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 impl World {
     /// A call reaches its service.
     pub(super) fn reached(&mut self, call: Call) {
-        let Call { place, life, node, execution, ticket, request } = call;
+        let Call { place, life, node, execution, of, ticket, request } = call;
         let fails = self.random.happens(self.errors_per_mille);
-        let visited = self.services.visit(self.now, node, execution, &request, fails);
+        let visited = self.services.visit(self.now, node, of, &request, fails);
         self.say_of_visit(place, &visited);
         if let Some(finding) = visited.finding {
             self.found(finding);

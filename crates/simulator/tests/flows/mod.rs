@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use outlast_expressions::{Value, value};
+use outlast_expressions::{Filter, Value, value};
 use outlast_lineage::{Digest, ExecutionId};
 use outlast_simulator::{Plan, StartPlan};
 use outlast_workflow::program::{
-    Backoff, Catch, Class, Compensation, ErrorFilter, EventFilter, EventStrategy, Flow, Kind,
-    OnFault, Place, ReadMode, RetryPolicy, Service, Task, Template, Traits, Transform, Undo,
+    Backoff, Catch, Class, Compensation, ErrorFilter, EventFilter, EventStrategy, Expression, Flow,
+    Idempotency, Kind, OnFault, Place, ReadMode, RetryPolicy, Service, Task, Template, Traits,
+    Transform, Undo,
 };
 use outlast_workflow::{Program, TaskId};
 
@@ -68,6 +69,22 @@ impl Tasks {
             ..Traits::default()
         };
         id
+    }
+
+    /// Its provider acts every time it is asked, whatever the key.
+    pub(crate) fn acts_every_time(&mut self, task: TaskId) {
+        let none = Idempotency { key: None, header: None, none: true };
+        self.0[task.0 as usize].traits.idempotency = Some(none);
+        // Its undo says which of several acts it undoes: it carries the receipt.
+        let compensation = self.0[task.0 as usize].traits.compensation.as_mut().unwrap();
+        let filter = Filter::compile(".", &[]).unwrap();
+        let capture = Expression { filter, place: Place::default() };
+        compensation.capture = Some(Template::Computed(capture));
+        if let Undo::Run(undo) = compensation.undo
+            && let Kind::Call { arguments, .. } = &mut self.0[undo.0 as usize].kind
+        {
+            *arguments = None;
+        }
     }
 
     pub(crate) fn pivot(&mut self, name: &str) -> TaskId {

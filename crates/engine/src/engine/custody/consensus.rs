@@ -1,0 +1,317 @@
+//! Consensus on lines and forgetting together, run for the executions in custody.
+
+use std::collections::BTreeSet;
+
+use outlast_lineage::{ExecutionId, NodeId};
+use outlast_protocols::{paxos, replicas, two_phase};
+
+use super::super::{Engine, Step, Work};
+use super::driving::Turn;
+use super::wire::{choice_of, value_of};
+use super::{Alarm, Envelope, Word};
+use crate::{Action, Position, Subject};
+
+impl Engine {
+    /// Has a value decided on.
+    pub(super) fn propose(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        instance: u32,
+        value: paxos::Value,
+        turn: &mut Turn,
+    ) {
+        self.tell_paxos(step, id, instance, paxos::Input::Propose(value), turn);
+    }
+
+    pub(super) fn tell_paxos(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        instance: u32,
+        input: paxos::Input,
+        turn: &mut Turn,
+    ) {
+        let (me, patience) = (self.options.node, self.options.times.patience);
+        let Some(holding) = self.holding(id) else { return };
+        let members: BTreeSet<NodeId> = holding.terms.members.iter().copied().collect();
+        let machine = holding
+            .decisions
+            .entry(instance)
+            .or_insert_with(|| paxos::Paxos::new(me, members, patience));
+        for output in machine.step(step.now, input) {
+            match output {
+                paxos::Output::Persist(record) => {
+                    turn.decisions.retain(|(of, _)| *of != instance);
+                    turn.decisions.push((instance, record));
+                }
+                paxos::Output::Send { to, message } => {
+                    turn.sends.push((to, Envelope::Paxos(id, instance, message)));
+                }
+                paxos::Output::SetTimer { timer, at } => {
+                    self.set_custody_alarm(id, Alarm::Paxos(instance, timer), at);
+                }
+                paxos::Output::Decided(value) => {
+                    if let Some(choice) = choice_of(&value) {
+                        let input = replicas::Input::Decided { instance, choice };
+                        self.tell_replica(step, id, input, turn);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A word on a decision came in.
+    pub(super) fn take_paxos(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        id: ExecutionId,
+        instance: u32,
+        message: paxos::Message,
+    ) {
+        let Some(holding) = self.holding(id) else { return };
+        let standing = holding.replica.standing();
+        // One decision after the other: nobody speaks of those to come before the last is known.
+        if standing.decisions < instance {
+            return;
+        }
+        let known = standing.choice.as_ref().filter(|_| standing.decisions == instance + 1);
+        if let Some(choice) = known
+            && !holding.decisions.contains_key(&instance)
+        {
+            // Heard of from a replica, not from consensus: whoever asks is told.
+            let message = paxos::Message::Decide { value: value_of(choice) };
+            let position = self.roster.known(id).position;
+            let message = Envelope::Paxos(id, instance, message).encode();
+            return step.order(Some(position), Action::Send { to: from, message });
+        }
+        if instance + 1 < standing.decisions {
+            return;
+        }
+        let mut turn = Turn::default();
+        let input = paxos::Input::Received { from, message };
+        self.tell_paxos(step, id, instance, input, &mut turn);
+        self.finish_turn(step, id, turn);
+    }
+
+    /// All that this node did is kept or undone: it could forget.
+    pub(super) fn settled(&mut self, step: &mut Step, id: ExecutionId, turn: &mut Turn) {
+        self.close_remnants(id);
+        self.tell_participant(step, id, two_phase::participant::Input::Finished, turn);
+        self.coordinate(step, id, turn);
+    }
+
+    /// The highest replica that is there asks whether all can forget.
+    pub(super) fn coordinate(&mut self, step: &mut Step, id: ExecutionId, turn: &mut Turn) {
+        let me = self.options.node;
+        let patience = self.options.times.patience;
+        let gone: BTreeSet<NodeId> = self.gone_members(id);
+        let Some(holding) = self.holding(id) else { return };
+        let present = holding.terms.members.iter().copied().filter(|node| !gone.contains(node));
+        let present: BTreeSet<NodeId> = present.collect();
+        let begun = holding.coordinator.is_some();
+        if !holding.replica.standing().settled || begun || present.last() != Some(&me) {
+            return;
+        }
+        holding.coordinator = Some(two_phase::Coordinator::new(patience));
+        let others = present.into_iter().filter(|node| *node != me).collect();
+        self.tell_coordinator(step, id, two_phase::coordinator::Input::Begin(others), turn);
+    }
+
+    /// Members that are lost for good: the driver no longer names them.
+    pub(super) fn gone_members(&mut self, id: ExecutionId) -> BTreeSet<NodeId> {
+        let me = self.options.node;
+        let Some(holding) = self.holding(id) else { return BTreeSet::new() };
+        let members = holding.terms.members.clone();
+        members.into_iter().filter(|node| *node != me && !self.peers.is_known(*node)).collect()
+    }
+
+    pub(super) fn tell_participant(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        input: two_phase::participant::Input,
+        turn: &mut Turn,
+    ) {
+        use two_phase::participant::Output;
+        let Some(holding) = self.holding(id) else { return };
+        for output in holding.participant.step(step.now, input) {
+            match output {
+                Output::Persist(record) => {
+                    let Some(holding) = self.holding(id) else { return };
+                    holding.forgetting.participant = Some(record);
+                    turn.forgetting = Some(holding.forgetting.clone());
+                }
+                Output::Send { to, message } => {
+                    turn.sends.push((to, Envelope::Forgetting(id, message)));
+                }
+                Output::SetTimer { timer, at } => {
+                    self.set_custody_alarm(id, Alarm::Participant(timer), at);
+                }
+                Output::Forget => self.forget_if_free(id, turn),
+            }
+        }
+    }
+
+    /// Forgets, unless this node still has to tell others to.
+    fn forget_if_free(&mut self, id: ExecutionId, turn: &mut Turn) {
+        let Some(holding) = self.holding(id) else { return };
+        let forgot = holding.forgetting.participant == Some(two_phase::participant::Record::Ended);
+        let stage = holding.coordinator.as_ref().map(two_phase::Coordinator::stage);
+        let ended = stage.is_none_or(|stage| {
+            stage.is_none_or(|stage| stage == two_phase::coordinator::Stage::Ended)
+        });
+        turn.forgotten |= forgot && ended;
+    }
+
+    pub(super) fn tell_coordinator(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        input: two_phase::coordinator::Input,
+        turn: &mut Turn,
+    ) {
+        use two_phase::coordinator::Output;
+        let Some(holding) = self.holding(id) else { return };
+        let Some(coordinator) = &mut holding.coordinator else { return };
+        for output in coordinator.step(step.now, input) {
+            match output {
+                Output::Persist(record) => {
+                    let Some(holding) = self.holding(id) else { return };
+                    holding.forgetting.coordinator = Some(record);
+                    turn.forgetting = Some(holding.forgetting.clone());
+                }
+                Output::Send { to, message } => {
+                    turn.sends.push((to, Envelope::Forgetting(id, message)));
+                }
+                Output::SetTimer { timer, at } => {
+                    self.set_custody_alarm(id, Alarm::Coordinator(timer), at);
+                }
+                Output::Committed => {
+                    let input = two_phase::participant::Input::Committed;
+                    self.tell_participant(step, id, input, turn);
+                }
+                Output::Ended => self.forget_if_free(id, turn),
+            }
+        }
+    }
+
+    /// A word on forgetting came in.
+    pub(super) fn take_forgetting(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        id: ExecutionId,
+        message: two_phase::Message,
+    ) {
+        use two_phase::Message;
+        if self.holding(id).is_none() {
+            // Whoever has forgotten says so: that all were ready is all there is to know.
+            if matches!(message, Message::Prepare | Message::Forget) {
+                let message = Envelope::Forgetting(id, Message::Forgotten).encode();
+                step.order(Some(self.position), Action::Send { to: from, message });
+            }
+            return;
+        }
+        let mut turn = Turn::default();
+        match message {
+            Message::Prepare | Message::Forget => {
+                let input = two_phase::participant::Input::Received { from, message };
+                self.tell_participant(step, id, input, &mut turn);
+            }
+            Message::Prepared | Message::Forgotten | Message::Inquire => {
+                let input = two_phase::coordinator::Input::Received { from, message };
+                self.tell_coordinator(step, id, input, &mut turn);
+            }
+        }
+        self.finish_turn(step, id, turn);
+    }
+
+    /// All have forgotten: what is left is an ended execution like any other.
+    pub(super) fn release_custody(&mut self, step: &mut Step, id: ExecutionId, position: Position) {
+        self.drop_custody(id);
+        self.roster.change(id, |entry| entry.held = false);
+        self.unsaved.mark(Subject::Execution(id), position);
+        self.tidy(step.now);
+    }
+
+    /// Drops everything that was kept for the custody of an execution.
+    pub(in crate::engine) fn drop_custody(&mut self, id: ExecutionId) {
+        let Some(entry) = self.roster.get_mut(id) else { return };
+        let Some(super::Custody::Replica(holding)) = entry.custody.take() else { return };
+        for (alarm, at) in holding.timers {
+            self.custody_alarms.remove(&(at, id, alarm));
+        }
+        self.custodies.remove(&id);
+        self.addresses.retain(|_, target| *target != id);
+        for line in holding.replica.standing().remnants.keys() {
+            let remnant = self.remnant_id(id, *line);
+            self.addresses.retain(|_, target| *target != remnant);
+            if self.roster.get(remnant).is_some() {
+                self.queue_own(Work::DropRemnant(remnant));
+            }
+        }
+    }
+
+    /// Sets a timer of a custody in place of the one of the same name.
+    pub(super) fn set_custody_alarm(
+        &mut self,
+        id: ExecutionId,
+        alarm: Alarm,
+        at: outlast_lineage::Time,
+    ) {
+        let Some(holding) = self.holding(id) else { return };
+        let before = holding.timers.insert(alarm, at);
+        if let Some(before) = before {
+            self.custody_alarms.remove(&(before, id, alarm));
+        }
+        self.custody_alarms.insert((at, id, alarm));
+    }
+
+    /// Puts the custody timers that are due into the queue.
+    pub(in crate::engine) fn ring_custodies(&mut self, now: outlast_lineage::Time, most: usize) {
+        for _ in 0..most {
+            match self.custody_alarms.first() {
+                Some((at, _, _)) if *at <= now => {}
+                _ => break,
+            }
+            let Some((_, id, alarm)) = self.custody_alarms.pop_first() else { break };
+            if let Some(holding) = self.holding(id) {
+                holding.timers.remove(&alarm);
+            }
+            let word = Word::Rang(alarm);
+            self.queue(id, |execution| Work::Custody { execution, word });
+        }
+    }
+
+    pub(super) fn ring_custody(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        alarm: Alarm,
+        turn: &mut Turn,
+    ) {
+        match alarm {
+            Alarm::Replica(timer) => {
+                self.tell_replica(step, id, replicas::Input::TimerFired(timer), turn);
+            }
+            Alarm::Paxos(instance, timer) => {
+                let known = self.holding(id).is_some_and(|it| it.decisions.contains_key(&instance));
+                if known {
+                    let input = paxos::Input::TimerFired(timer);
+                    self.tell_paxos(step, id, instance, input, turn);
+                }
+            }
+            Alarm::Participant(timer) => {
+                let input = two_phase::participant::Input::TimerFired(timer);
+                self.tell_participant(step, id, input, turn);
+            }
+            Alarm::Coordinator(timer) => {
+                let input = two_phase::coordinator::Input::TimerFired(timer);
+                self.tell_coordinator(step, id, input, turn);
+            }
+            Alarm::Begin => self.begin_again(step, id),
+        }
+    }
+}

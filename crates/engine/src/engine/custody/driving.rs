@@ -1,0 +1,432 @@
+//! Driving a replica: its outputs become changes of the state, messages, calls and one record.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId};
+use outlast_protocols::replicas::{self, Input, Note, Output, Payload, Situation};
+use outlast_workflow::{
+    Advance, Author, Command, EffectNote, Event, Execution, Happening, Outcome, Start,
+};
+
+use super::super::entry::{Origin, State, encode_state};
+use super::super::{Engine, Step, Work};
+use super::wire::value_of;
+use super::{Alarm, Custody, Envelope, Forgetting, HeldBack, Holding, Passed, StateBytes, Word};
+use crate::record::Custodial;
+use crate::{Action, Condition, Position, RecordKind, Report, Subject};
+
+/// What one step did to one execution in custody, until it is recorded.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// Whether it is the first.
+    pub(super) begun: bool,
+    pub(super) changes: Vec<replicas::Change>,
+    /// The state that took the place of the one held.
+    pub(super) adopted: Option<StateBytes>,
+    /// What the state held went on by, in the form of `Passed`.
+    pub(super) passed: Option<StateBytes>,
+    /// Lines that are kept apart, with their states.
+    pub(super) remnants: Vec<(Epoch, StateBytes)>,
+    pub(super) happenings: Vec<Happening>,
+    pub(super) commands: Vec<Command>,
+    /// Whether commands and happenings are this node's own.
+    pub(super) advanced: bool,
+    /// Effects that can be neither undone nor repeated, among those intended.
+    pub(super) pivots: BTreeSet<EffectId>,
+    pub(super) decisions: Vec<(u32, outlast_protocols::paxos::Record)>,
+    pub(super) forgetting: Option<Forgetting>,
+    pub(super) sends: Vec<(NodeId, Envelope)>,
+    pub(super) situations: Vec<Situation>,
+    pub(super) concluded: bool,
+    pub(super) forgotten: bool,
+}
+
+impl Turn {
+    fn is_recorded(&self) -> bool {
+        self.begun
+            || !self.changes.is_empty()
+            || self.adopted.is_some()
+            || self.passed.is_some()
+            || !self.decisions.is_empty()
+            || self.forgetting.is_some()
+            || self.forgotten
+    }
+}
+
+impl Engine {
+    /// The custody of an execution that this node is a replica of.
+    pub(in crate::engine) fn holding(&mut self, id: ExecutionId) -> Option<&mut Holding> {
+        match self.roster.get_mut(id)?.custody.as_mut()? {
+            Custody::Replica(holding) => Some(holding),
+            Custody::Remnant(_) => None,
+        }
+    }
+
+    /// Tells a custody something and records what came of it.
+    pub(in crate::engine) fn tell_custody(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        word: Word,
+    ) -> bool {
+        if self.holding(id).is_none() || !self.wake(id) {
+            return false;
+        }
+        let mut turn = Turn::default();
+        match word {
+            Word::Replica(input) => {
+                let fenced = matches!(input, Input::Fenced(_));
+                self.tell_replica(step, id, input, &mut turn);
+                if fenced {
+                    self.reconsider_forgetting(step, id, &mut turn);
+                }
+            }
+            Word::Rang(alarm) => self.ring_custody(step, id, alarm, &mut turn),
+        }
+        self.finish_turn(step, id, turn);
+        true
+    }
+
+    /// Advances an execution as its primary. Says whether anything changed.
+    pub(in crate::engine) fn advance_as_primary(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        event: Event,
+    ) -> bool {
+        let mut turn = Turn::default();
+        if !self.advance_in_turn(step, id, event, &mut turn) {
+            return false;
+        }
+        self.finish_turn(step, id, turn);
+        true
+    }
+
+    fn advance_in_turn(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        event: Event,
+        turn: &mut Turn,
+    ) -> bool {
+        let Some(author) = self.author_of(id) else { return false };
+        let entry = self.roster.known(id);
+        let program = Arc::clone(&entry.defined.program);
+        let advance = entry.execution_mut().advance(&program, event, author, step.now);
+        if advance.delta.is_empty() && advance.commands.is_empty() {
+            return false;
+        }
+        let Advance { delta, commands, happenings, effects } = advance;
+        let passed = Passed { delta, happenings: happenings.clone() }.encode();
+        turn.passed = Some(passed.clone().into());
+        self.advanced(step, id, Payload::Delta(passed), effects, turn);
+        turn.advanced = true;
+        turn.happenings.extend(happenings);
+        turn.commands.extend(commands);
+        true
+    }
+
+    /// Who this node is for an execution, if it may advance it now.
+    fn author_of(&mut self, id: ExecutionId) -> Option<Author> {
+        let node = self.options.node;
+        let epoch = self.holding(id)?.replica.leads()?;
+        Some(Author { node, epoch })
+    }
+
+    /// Tells the replica that its execution went on.
+    fn advanced(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        payload: Payload,
+        effects: Vec<EffectNote>,
+        turn: &mut Turn,
+    ) {
+        let execution = self.roster.known(id).execution();
+        let (progress, ended) = (execution.progress(), execution.outcome().is_some());
+        turn.pivots.extend(effects.iter().filter_map(pivot_of));
+        let notes = effects.into_iter().filter_map(note_of).collect();
+        let input = Input::Advanced { payload, progress, ended, notes };
+        self.tell_replica(step, id, input, turn);
+    }
+
+    pub(super) fn tell_replica(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        input: Input,
+        turn: &mut Turn,
+    ) {
+        let Some(holding) = self.holding(id) else { return };
+        for output in holding.replica.step(step.now, input) {
+            self.follow_replica(step, id, output, turn);
+        }
+    }
+
+    fn follow_replica(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        output: Output,
+        turn: &mut Turn,
+    ) {
+        match output {
+            Output::Persist(change) => turn.changes.push(change),
+            Output::Send { to, mut message } => {
+                if let Some(held) = message.held_mut().filter(|held| held.state.is_empty()) {
+                    held.state = self.roster.known(id).held_state();
+                }
+                turn.sends.push((to, Envelope::Replica(id, message)));
+            }
+            Output::SetTimer { timer, at } => self.set_custody_alarm(id, Alarm::Replica(timer), at),
+            Output::Start => self.start_as_primary(step, id, turn),
+            Output::GoOn => {
+                self.new_address(id);
+                self.forget_waits(id);
+                self.advance_in_turn(step, id, Event::TakenOver, turn);
+            }
+            Output::Resume => self.resume_as_primary(step, id),
+            Output::Stop => self.quiet(id),
+            Output::Apply(passed) => self.apply_passed(id, passed, turn),
+            Output::Spare(line) => {
+                let copy = self.roster.known(id).held_state();
+                self.keep_remnant(step.now, id, line, &copy);
+                turn.remnants.push((line, copy.into()));
+            }
+            Output::Adopt { state, remnant } => {
+                self.adopt_state(step, id, state, remnant, turn);
+            }
+            Output::Propose { instance, choice } => {
+                let value = value_of(&choice);
+                self.propose(step, id, instance, value, turn);
+            }
+            Output::Concluded => turn.concluded = true,
+            Output::Undo { line, effects } => self.order_withdrawal(id, line, effects),
+            Output::Settled => self.settled(step, id, turn),
+            Output::Report(situation) => turn.situations.push(situation),
+        }
+    }
+
+    /// Begins the execution, as its first primary.
+    fn start_as_primary(&mut self, step: &mut Step, id: ExecutionId, turn: &mut Turn) {
+        let Some(author) = self.author_of(id) else { return };
+        self.new_address(id);
+        let entry = self.roster.known(id);
+        let Some(Custody::Replica(holding)) = &entry.custody else { return };
+        let (salt, input) = (holding.salt, entry.execution().input());
+        let start = Start { id, input, salt, keep_plan: true };
+        let program = Arc::clone(&entry.defined.program);
+        let (execution, advance) = Execution::start(&program, start, author, step.now);
+        let state = encode_state(&execution);
+        entry.weight = state.len();
+        entry.state = State::Awake(Box::new(execution), Origin::Changed);
+        turn.adopted = Some(state.clone().into());
+        turn.advanced = true;
+        turn.happenings.extend(advance.happenings);
+        turn.commands.extend(advance.commands);
+        self.advanced(step, id, Payload::State(state), advance.effects, turn);
+    }
+
+    /// Goes on as if this replica had led all the time: timers are set again, answers are taken.
+    fn resume_as_primary(&mut self, step: &Step, id: ExecutionId) {
+        let entry = self.roster.known(id);
+        let commands = entry.execution().open_commands(&entry.defined.program, step.now);
+        for command in commands {
+            if let Command::SetTimer { ticket, at } = command {
+                self.set_timer(id, ticket, at);
+            }
+        }
+        let late = self.holding(id).map(|holding| std::mem::take(&mut holding.late));
+        for event in late.into_iter().flatten() {
+            self.queue(id, |execution| Work::Advance { execution, event });
+        }
+    }
+
+    fn apply_passed(&mut self, id: ExecutionId, bytes: Vec<u8>, turn: &mut Turn) {
+        // It was read when it came in; what could not be read was not taken.
+        let Some(passed) = Passed::decode(&bytes) else { return };
+        self.forget_waits(id);
+        let entry = self.roster.known(id);
+        entry.execution_mut().apply(&passed.delta);
+        turn.happenings.extend(passed.happenings);
+        turn.passed = Some(bytes.into());
+    }
+
+    /// Whatever waited to leave or to be taken belongs to another line now.
+    pub(super) fn forget_waits(&mut self, id: ExecutionId) {
+        if let Some(holding) = self.holding(id) {
+            holding.held.clear();
+            holding.late.clear();
+            holding.in_flight.clear();
+        }
+    }
+
+    /// Records what a step did to an execution in custody, and lets follow what follows.
+    pub(super) fn finish_turn(&mut self, step: &mut Step, id: ExecutionId, turn: Turn) -> Position {
+        let recorded = turn.is_recorded();
+        let Turn {
+            happenings,
+            commands,
+            advanced,
+            pivots,
+            sends,
+            situations,
+            concluded,
+            forgotten,
+            ..
+        } = if recorded { self.record_turn(step, id, turn) } else { turn };
+        let position = self.roster.known(id).position;
+        for (to, envelope) in sends {
+            if !self.peers.is_lost(to) {
+                step.order(Some(position), Action::Send { to, message: envelope.encode() });
+            }
+        }
+        if self.options.reports {
+            for situation in situations {
+                let report = Report::Custody { execution: id, situation };
+                step.order(Some(position), Action::Report(report));
+            }
+        }
+        if recorded {
+            let commands =
+                if advanced { self.hold_back(id, commands, &pivots) } else { Vec::new() };
+            self.conclude(step, id, position, happenings, commands);
+        }
+        self.release(step, id);
+        if concluded {
+            self.conclude_run(step, id, position);
+        }
+        if forgotten {
+            self.release_custody(step, id, position);
+        }
+        position
+    }
+
+    fn record_turn(&mut self, step: &mut Step, id: ExecutionId, mut turn: Turn) -> Turn {
+        let entry = self.roster.known(id);
+        let started = turn.begun.then(|| entry.beginning(id));
+        let told = turn.passed.is_some();
+        let custodial = Custodial {
+            execution: id,
+            happenings: if told { Vec::new() } else { turn.happenings.clone() },
+            started: started.flatten(),
+            changes: std::mem::take(&mut turn.changes),
+            adopted: turn.adopted.take(),
+            passed: turn.passed.take(),
+            decisions: std::mem::take(&mut turn.decisions),
+            forgetting: turn.forgetting.take(),
+            forgotten: turn.forgotten,
+            remnants: std::mem::take(&mut turn.remnants),
+        };
+        let written = self.counters.record_bytes;
+        let (position, _) = self.record(step, RecordKind::Custodial(Box::new(custodial)));
+        let weight = usize::try_from(self.counters.record_bytes - written).unwrap_or(usize::MAX);
+        let entry = self.roster.known(id);
+        entry.weight = entry.weight.saturating_add(weight);
+        entry.position = position;
+        self.unsaved.mark(Subject::Execution(id), position);
+        turn
+    }
+
+    /// Keeps back calls until they may leave; gives the other commands.
+    fn hold_back(
+        &mut self,
+        id: ExecutionId,
+        commands: Vec<Command>,
+        pivots: &BTreeSet<EffectId>,
+    ) -> Vec<Command> {
+        let Some(holding) = self.holding(id) else { return commands };
+        let number = holding.replica.head().lineage.number();
+        let mut at_once = Vec::with_capacity(commands.len());
+        for command in commands {
+            match &command {
+                Command::Call { request, .. } if !request.readonly => {
+                    let is_pivot = request.undo || pivots.contains(&request.effect);
+                    let decided = is_pivot && !holding.terms.survival.pivots_anywhere;
+                    holding.held.push(HeldBack { number, decided, command });
+                }
+                // The end counts when it is decided on.
+                Command::End(_) => {}
+                _ => at_once.push(command),
+            }
+        }
+        at_once
+    }
+
+    /// Lets leave what may leave now.
+    fn release(&mut self, step: &mut Step, id: ExecutionId) {
+        let Some(holding) = self.holding(id).filter(|holding| !holding.held.is_empty()) else {
+            return;
+        };
+        let held = std::mem::take(&mut holding.held);
+        let (mut ready, mut waiting, mut wanted) = (Vec::new(), Vec::new(), None);
+        for back in held {
+            let may_leave = holding.replica.may_leave(back.number);
+            let decided = !back.decided || holding.replica.is_decided_up_to(back.number);
+            if may_leave && !decided {
+                wanted = wanted.max(Some(back.number));
+            }
+            if may_leave && decided { ready.push(back.command) } else { waiting.push(back) }
+        }
+        holding.held = waiting;
+        let position = self.roster.known(id).position;
+        for command in ready {
+            self.carry_out(step, id, position, command);
+        }
+        if let Some(number) = wanted {
+            let word = Word::Replica(Input::DecisionWanted { number });
+            self.queue(id, |execution| Work::Custody { execution, word });
+        }
+    }
+
+    /// The state held is the decided end: now it counts.
+    fn conclude_run(&mut self, step: &mut Step, id: ExecutionId, position: Position) {
+        let Some(holding) = self.holding(id) else { return };
+        if std::mem::replace(&mut holding.concluded, true) {
+            return;
+        }
+        self.wake(id);
+        let entry = self.roster.known(id);
+        let execution = entry.execution();
+        let condition = Condition::of(execution.status(), execution.outcome());
+        let parked = !execution.parked().is_empty();
+        let outcome: Option<Outcome> = execution.outcome().cloned();
+        let now = step.now;
+        self.roster.change(id, |entry| {
+            entry.condition = condition;
+            entry.parked = parked;
+            entry.changed = now;
+        });
+        if self.options.reports {
+            let report = Report::ConditionChanged { execution: id, condition };
+            step.order(Some(position), Action::Report(report));
+        }
+        if let Some(outcome) = outcome {
+            self.ended(step, id, position, outcome);
+        }
+    }
+}
+
+/// The effect that a note is about, if it can be neither undone nor repeated.
+fn pivot_of(note: &EffectNote) -> Option<EffectId> {
+    match note {
+        EffectNote::Intended { effect, pivot: true, .. } => Some(*effect),
+        _ => None,
+    }
+}
+
+/// What a note of the interpreter means to a replica.
+fn note_of(note: EffectNote) -> Option<Note> {
+    Some(match note {
+        EffectNote::Intended { effect, key, deduplicated, .. } => {
+            Note::Intended { effect, key, deduplicated }
+        }
+        EffectNote::Done { effect, cost } | EffectNote::Costs { effect, cost } => {
+            Note::Done { effect, cost }
+        }
+        EffectNote::Gone { effect } => Note::Gone { effect },
+        // Whoever made it keeps the account of it.
+        EffectNote::Disowned { .. } => return None,
+    })
+}

@@ -1,0 +1,290 @@
+//! Lines: where answers belong, and what becomes of a line that was lost.
+
+use std::collections::BTreeSet;
+
+use outlast_lineage::{Digester, EffectId, Epoch, ExecutionId, Time};
+use outlast_protocols::replicas::Input;
+use outlast_workflow::{Author, Event, Ticket};
+
+use super::super::entry::{Entry, Origin, State};
+use super::super::running::is_nothing;
+use super::super::{Cause, Engine, Step, Work};
+use super::driving::Turn;
+use super::{Custody, Remnant, Word};
+use crate::{Action, RecordKind, Subject};
+
+/// Terms of remnants lie above those of primaries, which count failovers.
+const REMNANT_TERMS: u64 = 1 << 40;
+
+impl Engine {
+    /// Names the place where answers to the calls of the line that begins are sent.
+    pub(super) fn new_address(&mut self, id: ExecutionId) {
+        let node = self.options.node;
+        let life = self.author.epoch;
+        let Some(holding) = self.holding(id) else { return };
+        let Some(term) = holding.replica.leads() else { return };
+        let address = derived("line", id, node.0, term, life);
+        if let Some(before) = holding.address.replace(address) {
+            // What was asked for before is asked for again, or belongs to a remnant.
+            if self.addresses.get(&before) == Some(&id) {
+                self.addresses.remove(&before);
+            }
+        }
+        self.addresses.insert(address, id);
+    }
+
+    /// Where answers to the calls of an execution are to be sent.
+    pub(in crate::engine) fn address_of(&self, id: ExecutionId) -> ExecutionId {
+        match self.roster.get(id).and_then(|entry| entry.custody.as_ref()) {
+            Some(Custody::Replica(holding)) => holding.address.unwrap_or(id),
+            _ => id,
+        }
+    }
+
+    /// The execution that an entry is, or is a lost line of.
+    pub(in crate::engine) fn execution_of(&self, id: ExecutionId) -> ExecutionId {
+        match self.roster.get(id).and_then(|entry| entry.custody.as_ref()) {
+            Some(Custody::Remnant(remnant)) => remnant.of,
+            _ => id,
+        }
+    }
+
+    /// Whose calls are answered at an address.
+    pub(in crate::engine) fn at_address(&self, address: ExecutionId) -> ExecutionId {
+        self.addresses.get(&address).copied().unwrap_or(address)
+    }
+
+    /// A call has left, or will not be answered any more.
+    pub(in crate::engine) fn note_flight(&mut self, id: ExecutionId, ticket: Ticket, leaves: bool) {
+        let Some(custody) = self.roster.get_mut(id).and_then(|entry| entry.custody.as_mut()) else {
+            return;
+        };
+        let (in_flight, waits) = match custody {
+            Custody::Replica(holding) => (&mut holding.in_flight, false),
+            Custody::Remnant(remnant) => (&mut remnant.in_flight, !remnant.asked.is_empty()),
+        };
+        if leaves {
+            in_flight.insert(ticket);
+        } else if in_flight.remove(&ticket) && in_flight.is_empty() && waits {
+            self.queue(id, Work::Withdraw);
+        }
+    }
+
+    /// Keeps what came while this replica does not lead, in case it leads again before anyone else
+    /// went on. Gives it back if it can be taken now.
+    pub(in crate::engine) fn keep_late(&mut self, id: ExecutionId, event: Event) -> Option<Event> {
+        match self.holding(id) {
+            Some(holding) if holding.replica.leads().is_none() => {
+                holding.late.push(event);
+                None
+            }
+            _ => Some(event),
+        }
+    }
+
+    /// Another state takes the place of the one held.
+    pub(super) fn adopt_state(
+        &mut self,
+        step: &Step,
+        id: ExecutionId,
+        state: Vec<u8>,
+        remnant: Option<Epoch>,
+        turn: &mut Turn,
+    ) {
+        if let Some(line) = remnant {
+            let before = self.roster.known(id).held_state();
+            self.keep_remnant(step.now, id, line, &before);
+            turn.remnants.push((line, before.into()));
+        }
+        self.quiet(id);
+        self.forget_waits(id);
+        let entry = self.roster.known(id);
+        // It was read when it came in.
+        let execution = minicbor::decode(&state).expect("a state is looked at before it is taken");
+        entry.weight = state.len();
+        entry.state = State::Awake(Box::new(execution), Origin::Changed);
+        turn.adopted = Some(state.into());
+    }
+
+    /// Keeps a line that was lost, or goes on without what is in the air on it.
+    pub(in crate::engine) fn keep_remnant(
+        &mut self,
+        now: Time,
+        id: ExecutionId,
+        line: Epoch,
+        state: &[u8],
+    ) {
+        let remnant = self.remnant_id(id, line);
+        if self.roster.get(remnant).is_some() {
+            return;
+        }
+        let entry = self.roster.known(id);
+        let execution = minicbor::decode(state).expect("it was just written");
+        let (address, in_flight) = match &mut entry.custody {
+            Some(Custody::Replica(holding)) => {
+                (holding.address, std::mem::take(&mut holding.in_flight))
+            }
+            _ => (None, BTreeSet::new()),
+        };
+        let custody = Remnant { of: id, line, told: false, asked: BTreeSet::new(), in_flight };
+        let kept = Entry {
+            held: true,
+            weight: state.len(),
+            custody: Some(Custody::Remnant(custody)),
+            ..Entry::new(
+                std::sync::Arc::clone(&entry.defined),
+                entry.input,
+                None,
+                now,
+                entry.position,
+                execution,
+            )
+        };
+        self.roster.insert(remnant, kept);
+        self.wake(remnant);
+        if let Some(address) = address {
+            self.addresses.insert(address, remnant);
+        }
+        self.unsaved.mark(Subject::Execution(remnant), self.position.next());
+        self.queue(remnant, |execution| Work::Advance { execution, event: Event::LineLost });
+    }
+
+    /// The id of the entry of a lost line.
+    pub(in crate::engine) fn remnant_id(&self, id: ExecutionId, line: Epoch) -> ExecutionId {
+        derived("remnant", id, self.options.node.0, line, Epoch(0))
+    }
+
+    /// What a lost line is to be told now; what comes before it knows that it is lost waits.
+    pub(in crate::engine) fn ready_remnant(
+        &mut self,
+        id: ExecutionId,
+        event: Event,
+    ) -> Result<Event, bool> {
+        let Some(Custody::Remnant(remnant)) = &mut self.roster.known(id).custody else {
+            return Ok(event);
+        };
+        if matches!(event, Event::LineLost) {
+            if std::mem::replace(&mut remnant.told, true) {
+                return Err(false);
+            }
+        } else if !remnant.told {
+            self.queue(id, |execution| Work::Advance { execution, event });
+            return Err(true);
+        }
+        Ok(event)
+    }
+
+    /// Advances a lost line by one event, and tells its replica what that undid.
+    pub(in crate::engine) fn advance_remnant(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        event: Event,
+    ) -> bool {
+        let author = self.remnant_author();
+        let entry = self.roster.known(id);
+        let program = std::sync::Arc::clone(&entry.defined.program);
+        let advance = entry.execution_mut().advance(&program, event, author, step.now);
+        let changed = !is_nothing(&advance);
+        if changed {
+            self.record_advance(step, id, advance, Cause::default());
+        }
+        self.tell_undone(id);
+        changed
+    }
+
+    /// Forgets a lost line that has nothing left to undo.
+    pub(in crate::engine) fn drop_remnant(&mut self, step: &mut Step, id: ExecutionId) {
+        if !self.roster.get(id).is_some_and(Entry::is_remnant) {
+            return;
+        }
+        self.quiet(id);
+        let (position, _) = self.record(step, RecordKind::RemnantDropped(id));
+        self.roster.remove(id);
+        self.addresses.retain(|_, target| *target != id);
+        self.unsaved.clear(&Subject::Execution(id));
+        step.order(Some(position), Action::Forget(Subject::Execution(id)));
+    }
+
+    /// Who advances a remnant.
+    pub(in crate::engine) const fn remnant_author(&self) -> Author {
+        let epoch = Epoch(REMNANT_TERMS + self.author.epoch.0);
+        Author { node: self.author.node, epoch }
+    }
+
+    /// Has effects of a lost line undone.
+    pub(super) fn order_withdrawal(
+        &mut self,
+        id: ExecutionId,
+        line: Epoch,
+        effects: Vec<EffectId>,
+    ) {
+        let remnant = self.remnant_id(id, line);
+        let Some(entry) = self.roster.get_mut(remnant) else {
+            // Nothing is left of it: what it did is undone.
+            let word = Word::Replica(Input::Undone(effects));
+            return self.queue(id, |execution| Work::Custody { execution, word });
+        };
+        if let Some(Custody::Remnant(remnant)) = &mut entry.custody {
+            remnant.asked.extend(effects);
+        }
+        self.queue(remnant, Work::Withdraw);
+    }
+
+    /// Has a remnant undo what it was asked to.
+    pub(in crate::engine) fn withdraw(&mut self, step: &mut Step, remnant: ExecutionId) {
+        let Some(entry) = self.roster.get_mut(remnant) else { return };
+        let Some(Custody::Remnant(custody)) = &entry.custody else { return };
+        if !custody.in_flight.is_empty() {
+            // Their answers say how to undo them; it goes on with the last of them.
+            return;
+        }
+        let undo = custody.asked.clone();
+        let event = Event::Withdrawn { undo };
+        self.advance(step, remnant, event, Cause::default());
+        self.tell_undone(remnant);
+    }
+
+    /// Tells the replica what a remnant has undone.
+    pub(in crate::engine) fn tell_undone(&mut self, remnant: ExecutionId) {
+        if !self.wake(remnant) {
+            return;
+        }
+        let entry = self.roster.known(remnant);
+        let Some(withdrawal) = entry.execution().withdrawal() else { return };
+        let Some(Custody::Remnant(custody)) = &mut entry.custody else { return };
+        let owed: BTreeSet<EffectId> = withdrawal.owed.into_iter().collect();
+        let done: Vec<EffectId> =
+            custody.asked.iter().copied().filter(|effect| !owed.contains(effect)).collect();
+        custody.asked.retain(|effect| owed.contains(effect));
+        let of = custody.of;
+        if !done.is_empty() {
+            let word = Word::Replica(Input::Undone(done));
+            self.queue(of, |execution| Work::Custody { execution, word });
+        }
+    }
+
+    /// All that this node did is kept or undone: its lost lines are no longer needed.
+    pub(super) fn close_remnants(&mut self, id: ExecutionId) {
+        let Some(holding) = self.holding(id) else { return };
+        let lines: Vec<Epoch> = holding.replica.standing().remnants.keys().copied().collect();
+        for line in lines {
+            let remnant = self.remnant_id(id, line);
+            let event = Event::WithdrawalClosed;
+            self.queue(remnant, |execution| Work::Advance { execution, event });
+        }
+    }
+}
+
+fn derived(
+    what: &'static str,
+    id: ExecutionId,
+    node: u64,
+    term: Epoch,
+    life: Epoch,
+) -> ExecutionId {
+    let digest = Digester::new(what).field(id.as_bytes()).number(node).number(term.0);
+    let digest = digest.number(life.0).finish();
+    let bytes = digest.as_bytes()[..16].try_into().expect("a digest has 32 bytes");
+    ExecutionId::from_bytes(bytes)
+}

@@ -1,0 +1,208 @@
+//! Custody of executions by several nodes: the replicas' machine, consensus and forgetting, wired to
+//! the interpreter, the journal and the peers.
+//!
+//! A replicated execution is an entry like any other, but only its primary advances it; the others
+//! apply what they are sent. A line that was lost becomes an entry of its own, a *remnant*, which
+//! goes on living only to undo what the decided run does not contain.
+//!
+//! Invariants: an entry in custody is advanced only while its replica leads; its state is the one
+//! that the replica's head names; what a step changes in machines and state is one record.
+
+mod beginning;
+mod consensus;
+mod driving;
+mod lines;
+mod peers;
+mod receiving;
+mod restoring;
+mod wire;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use minicbor::{Decode, Encode};
+use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, Time};
+use outlast_protocols::{paxos, replicas, two_phase};
+use outlast_workflow::{Command, Event, Ticket};
+
+pub(super) use peers::Peers;
+pub(super) use restoring::Stored;
+pub(crate) use wire::{Begin, happenings_of};
+pub(super) use wire::{Envelope, Passed, StateBytes, Terms};
+
+use crate::{Acknowledge, Caller, Strategy};
+
+/// How an entry is held, if not by this node alone.
+#[derive(Debug)]
+pub(super) enum Custody {
+    /// As one of its replicas.
+    Replica(Box<Holding>),
+    /// As a line that was lost.
+    Remnant(Remnant),
+}
+
+/// One replica of an execution, with all its machines.
+#[derive(Debug)]
+pub(super) struct Holding {
+    pub(super) terms: Terms,
+    pub(super) salt: [u8; 16],
+    pub(super) replica: replicas::Replica,
+    /// The decisions that are being made.
+    pub(super) decisions: BTreeMap<u32, paxos::Paxos>,
+    pub(super) participant: two_phase::Participant,
+    pub(super) coordinator: Option<two_phase::Coordinator>,
+    /// The newest records of the machines of forgetting.
+    pub(super) forgetting: Forgetting,
+    /// When each of its timers is due.
+    pub(super) timers: BTreeMap<Alarm, Time>,
+    /// Who has not said that it holds the execution.
+    pub(super) unaware: BTreeSet<NodeId>,
+    /// Who waits to hear that it is started.
+    pub(super) starters: Vec<Caller>,
+    /// Where answers to the calls of this line are sent.
+    pub(super) address: Option<ExecutionId>,
+    /// Calls that have left and are not answered, in this life.
+    pub(super) in_flight: BTreeSet<Ticket>,
+    /// Commands that may not leave yet.
+    pub(super) held: Vec<HeldBack>,
+    /// What came while this replica did not lead.
+    pub(super) late: Vec<Event>,
+    /// Whether its end was told.
+    pub(super) concluded: bool,
+}
+
+/// The newest records of two-phase commit.
+#[derive(Clone, Debug, Default, Encode, Decode)]
+pub(crate) struct Forgetting {
+    #[n(0)]
+    pub(super) participant: Option<two_phase::participant::Record>,
+    #[n(1)]
+    pub(super) coordinator: Option<two_phase::coordinator::Record>,
+}
+
+/// A line that was lost.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(super) struct Remnant {
+    #[n(0)]
+    pub(super) of: ExecutionId,
+    #[n(1)]
+    pub(super) line: Epoch,
+    /// Whether it was told that it is lost.
+    #[n(2)]
+    pub(super) told: bool,
+    /// Effects that are to be undone.
+    #[cbor(skip)]
+    pub(super) asked: BTreeSet<EffectId>,
+    /// Calls whose answers are still to come: what they say is needed to undo them.
+    #[cbor(skip)]
+    pub(super) in_flight: BTreeSet<Ticket>,
+}
+
+/// A command that waits until it may leave.
+#[derive(Debug)]
+pub(super) struct HeldBack {
+    /// The state that it was ordered in.
+    number: u64,
+    /// Whether that state must be decided on first.
+    decided: bool,
+    command: Command,
+}
+
+/// What a custody waits for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Alarm {
+    Replica(replicas::Timer),
+    Paxos(u32, paxos::Timer),
+    Participant(two_phase::participant::Timer),
+    Coordinator(two_phase::coordinator::Timer),
+    /// Those who do not know of the execution are told again.
+    Begin,
+}
+
+/// What a custody can be told, from the queue.
+#[derive(Debug)]
+pub(super) enum Word {
+    Replica(replicas::Input),
+    Rang(Alarm),
+}
+
+impl Holding {
+    /// A replica in its first life.
+    pub(super) fn new(me: NodeId, terms: Terms, salt: [u8; 16], times: &Times) -> Self {
+        let replica = replicas::Replica::new(setup(me, &terms, times));
+        let peers = terms.members.iter().copied().filter(|peer| *peer != me).collect();
+        Self {
+            terms,
+            salt,
+            replica,
+            decisions: BTreeMap::new(),
+            participant: two_phase::Participant::new(peers, times.patience),
+            coordinator: None,
+            forgetting: Forgetting::default(),
+            timers: BTreeMap::new(),
+            unaware: BTreeSet::new(),
+            starters: Vec::new(),
+            address: None,
+            in_flight: BTreeSet::new(),
+            held: Vec::new(),
+            late: Vec::new(),
+            concluded: false,
+        }
+    }
+
+    /// How many others must hold an execution before its starter hears that it is started.
+    fn copies_before_started(&self) -> usize {
+        let survival = &self.terms.survival;
+        let majority = usize::from(survival.replicas / 2);
+        match survival.acknowledge {
+            Acknowledge::Majority => majority,
+            Acknowledge::None => usize::from(survival.votes).saturating_sub(1),
+        }
+    }
+}
+
+/// How long replicas wait for what.
+#[derive(Clone, Debug)]
+pub struct Times {
+    /// How often nodes tell each other that they live.
+    pub heartbeat: Duration,
+    /// After how long without a word a node counts as lost.
+    pub lost_after: Duration,
+    /// How long a candidate waits for objections, if its execution does not say.
+    pub election_wait: Duration,
+    /// After how long something is asked for again.
+    pub patience: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(150),
+            lost_after: Duration::from_millis(600),
+            election_wait: Duration::from_millis(200),
+            patience: Duration::from_millis(400),
+        }
+    }
+}
+
+/// How the replicas' machine is set up.
+fn setup(me: NodeId, terms: &Terms, times: &Times) -> replicas::Setup {
+    let survival = &terms.survival;
+    let election_wait = match survival.election_wait {
+        0 => times.election_wait,
+        micros => Duration::from_micros(micros),
+    };
+    replicas::Setup {
+        me,
+        members: terms.members.iter().copied().collect(),
+        mode: match survival.strategy {
+            Strategy::Active => replicas::Mode::Active,
+            _ => replicas::Mode::Elected,
+        },
+        votes: usize::from(survival.votes),
+        acknowledge: survival.acknowledge == Acknowledge::Majority,
+        budget: survival.budget,
+        election_wait,
+        patience: times.patience,
+    }
+}

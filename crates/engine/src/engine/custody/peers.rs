@@ -1,0 +1,133 @@
+//! Which other nodes can be reached: heartbeats between nodes, not between executions, so that an
+//! idle execution costs nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use outlast_lineage::{NodeId, Time};
+
+/// The other nodes, as far as this one knows.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Peers {
+    known: BTreeMap<NodeId, Peer>,
+    /// When this node last told the others that it lives.
+    beat: Option<Time>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    heard: Time,
+    lost: bool,
+}
+
+impl Peers {
+    /// Takes the list of all others; gives those that are gone for good.
+    pub(in crate::engine) fn replace(
+        &mut self,
+        now: Time,
+        others: &BTreeSet<NodeId>,
+    ) -> Vec<NodeId> {
+        let gone: Vec<_> =
+            self.known.keys().copied().filter(|peer| !others.contains(peer)).collect();
+        self.known.retain(|peer, _| others.contains(peer));
+        for peer in others {
+            self.known.entry(*peer).or_insert(Peer { heard: now, lost: false });
+        }
+        gone
+    }
+
+    /// Something came from a peer; says whether it was thought to be lost.
+    pub(in crate::engine) fn hear(&mut self, now: Time, from: NodeId) -> bool {
+        let Some(peer) = self.known.get_mut(&from) else { return false };
+        peer.heard = peer.heard.max(now);
+        std::mem::take(&mut peer.lost)
+    }
+
+    pub(in crate::engine) fn is_known(&self, node: NodeId) -> bool {
+        self.known.contains_key(&node)
+    }
+
+    pub(in crate::engine) fn is_lost(&self, node: NodeId) -> bool {
+        self.known.get(&node).is_none_or(|peer| peer.lost)
+    }
+
+    pub(in crate::engine) fn all(&self) -> impl Iterator<Item = NodeId> {
+        self.known.keys().copied()
+    }
+
+    /// When a heartbeat is to be sent or missed next.
+    pub(in crate::engine) fn next_beat(&self, interval: Duration) -> Option<Time> {
+        if self.known.is_empty() {
+            return None;
+        }
+        Some(self.beat.map_or(Time::from_micros(0), |beat| beat.after(interval)))
+    }
+
+    /// Whether it is time to tell the others; remembers that they were told.
+    pub(in crate::engine) fn beats(&mut self, now: Time, interval: Duration) -> bool {
+        let due = self.next_beat(interval).is_some_and(|at| at <= now);
+        if due {
+            // A node that stood still has heard nobody: that is not the others' fault.
+            let stalled = self.beat.is_some_and(|beat| beat.after(interval * 3) < now);
+            if stalled {
+                self.known.values_mut().for_each(|peer| peer.heard = peer.heard.max(now));
+            }
+            self.beat = Some(now);
+        }
+        due
+    }
+
+    /// Peers that have been silent for too long and were not thought to be lost.
+    pub(in crate::engine) fn missed(&mut self, now: Time, patience: Duration) -> Vec<NodeId> {
+        let silent = |peer: &Peer| !peer.lost && peer.heard.after(patience) <= now;
+        let missed = self.known.iter_mut().filter(|(_, peer)| silent(peer));
+        missed
+            .map(|(node, peer)| {
+                peer.lost = true;
+                *node
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEAT: Duration = Duration::from_millis(100);
+
+    fn peers(now: Time) -> Peers {
+        let mut peers = Peers::default();
+        peers.replace(now, &BTreeSet::from([NodeId(2), NodeId(3)]));
+        peers
+    }
+
+    #[test]
+    fn whoever_is_silent_for_too_long_is_lost_until_it_speaks() {
+        let start = Time::from_millis(1000);
+        let mut peers = peers(start);
+        peers.hear(start.after(BEAT * 4), NodeId(3));
+        assert_eq!(peers.missed(start.after(BEAT * 5), BEAT * 5), [NodeId(2)]);
+        assert!(peers.is_lost(NodeId(2)) && !peers.is_lost(NodeId(3)));
+        assert!(peers.hear(start.after(BEAT * 6), NodeId(2)));
+        assert!(!peers.is_lost(NodeId(2)));
+    }
+
+    #[test]
+    fn a_node_that_stood_still_does_not_blame_the_others() {
+        let start = Time::from_millis(1000);
+        let mut peers = peers(start);
+        assert!(peers.beats(start, BEAT));
+        let woken = start.after(BEAT * 50);
+        assert!(peers.beats(woken, BEAT));
+        assert_eq!(peers.missed(woken, BEAT * 5), []);
+    }
+
+    #[test]
+    fn whoever_is_no_longer_named_is_gone() {
+        let start = Time::from_millis(1000);
+        let mut peers = peers(start);
+        assert_eq!(peers.replace(start, &BTreeSet::from([NodeId(3)])), [NodeId(2)]);
+        assert!(!peers.is_known(NodeId(2)));
+    }
+}

@@ -1,0 +1,214 @@
+//! What comes in from other nodes.
+
+use std::collections::BTreeSet;
+
+use outlast_lineage::{Digest, ExecutionId, NodeId};
+use outlast_protocols::{replicas, two_phase};
+use outlast_workflow::Execution;
+
+use super::super::{Engine, Step, Work};
+use super::driving::Turn;
+use super::{Begin, Envelope, Passed, Word};
+use crate::{Action, Definition};
+
+/// How many executions wait for their definitions at most; their starters ask again.
+const STASHED_MAX: usize = 1000;
+
+impl Engine {
+    /// The driver says who the others are.
+    pub(in crate::engine) fn know_peers(&mut self, step: &mut Step, others: &BTreeSet<NodeId>) {
+        let mut others = others.clone();
+        others.remove(&self.options.node);
+        let gone = self.peers.replace(step.now, &others);
+        for peer in gone {
+            self.tell_holders_of(peer, &replicas::Input::Fenced(peer));
+        }
+        self.beat(step);
+    }
+
+    /// A message came in.
+    pub(in crate::engine) fn receive(&mut self, step: &mut Step, from: NodeId, message: &[u8]) {
+        if !self.peers.is_known(from) {
+            self.counters.strange_messages += 1;
+            return;
+        }
+        let Some(envelope) = Envelope::decode(message) else {
+            self.counters.strange_messages += 1;
+            return;
+        };
+        self.counters.messages += 1;
+        if self.peers.hear(step.now, from) {
+            self.tell_holders_of(from, &replicas::Input::PeerFound(from));
+        }
+        self.open(step, from, envelope);
+    }
+
+    fn open(&mut self, step: &mut Step, from: NodeId, envelope: Envelope) {
+        match envelope {
+            Envelope::Heartbeat(_) => {}
+            Envelope::WantDefinition(digest) => self.give_to_peer(step, from, digest),
+            Envelope::Definition(definition) => self.compile(step, *definition),
+            Envelope::HasBegun(id) => self.has_begun(step, from, id),
+            Envelope::Unknown(id) => self.meet_unknowing(step, from, id),
+            // The rest is written down; while the disk is full, it is as good as lost.
+            _ if self.storage_full => {}
+            Envelope::Begin(begin) => self.take_begin(step, from, *begin),
+            Envelope::Replica(id, message) => self.take_word(step, from, id, message),
+            Envelope::Paxos(id, instance, message) => {
+                if self.knows(step, from, id) {
+                    self.take_paxos(step, from, id, instance, message);
+                }
+            }
+            Envelope::Forgetting(id, message) => self.take_forgetting(step, from, id, message),
+        }
+    }
+
+    /// Whether this node holds an execution; if it never heard of it, the sender is told.
+    fn knows(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) -> bool {
+        if self.holding(id).is_some() {
+            return self.wake(id);
+        }
+        // What was forgotten is not revived by late messages.
+        if self.roster.get(id).is_none() && !self.tombstones.contains(id) {
+            let message = Envelope::Unknown(id).encode();
+            step.order(None, Action::Send { to: from, message });
+        }
+        false
+    }
+
+    fn take_word(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        id: ExecutionId,
+        mut message: replicas::Message,
+    ) {
+        if !self.knows(step, from, id) || !is_readable(&mut message) {
+            return;
+        }
+        if let Some(holding) = self.holding(id) {
+            holding.unaware.remove(&from);
+        }
+        let mut turn = Turn::default();
+        let input = replicas::Input::Received { from, message };
+        self.tell_replica(step, id, input, &mut turn);
+        self.finish_turn(step, id, turn);
+    }
+
+    /// A peer does not know an execution that it is a replica of: it is told again. If everyone
+    /// else has forgotten it, it is as good as forgotten here.
+    fn meet_unknowing(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) {
+        let Some(holding) = self.holding(id) else { return };
+        if holding.terms.members.contains(&from) {
+            self.send_begin(step, from, id);
+        }
+    }
+
+    /// Tells the custody of every execution that a peer is a replica of.
+    pub(in crate::engine) fn tell_holders_of(&mut self, peer: NodeId, input: &replicas::Input) {
+        let all: Vec<ExecutionId> = self.custodies.iter().copied().collect();
+        for id in all {
+            let Some(holding) = self.holding(id) else { continue };
+            if holding.terms.members.contains(&peer) {
+                let word = Word::Replica(input.clone());
+                self.queue(id, |execution| Work::Custody { execution, word });
+            }
+        }
+    }
+
+    /// Sends heartbeats that are due, and finds out who has been silent for too long.
+    pub(in crate::engine) fn beat(&mut self, step: &mut Step) {
+        let times = self.options.times.clone();
+        if !self.peers.beats(step.now, times.heartbeat) {
+            return;
+        }
+        // A node that cannot write anything down cannot be primary either: it falls silent.
+        if !self.storage_full {
+            let message = Envelope::Heartbeat(self.author.epoch).encode();
+            for to in self.peers.all() {
+                step.order(None, Action::Send { to, message: message.clone() });
+            }
+        }
+        for peer in self.peers.missed(step.now, times.lost_after) {
+            self.counters.peers_lost += 1;
+            self.tell_holders_of(peer, &replicas::Input::PeerLost(peer));
+        }
+    }
+
+    fn give_to_peer(&self, step: &mut Step, to: NodeId, digest: Digest) {
+        if let Some(defined) = self.definitions.get(&digest) {
+            let message = Envelope::Definition(Box::new(defined.stored())).encode();
+            step.order(Some(defined.position), Action::Send { to, message });
+        }
+    }
+
+    /// Sends a definition to everyone, so that any node can start it.
+    pub(in crate::engine) fn spread_definition(&self, step: &mut Step, digest: Digest) {
+        for to in self.peers.all() {
+            self.give_to_peer(step, to, digest);
+        }
+    }
+
+    /// A definition came from a peer: the driver is to compile it.
+    fn compile(&self, step: &mut Step, definition: Definition) {
+        let known = self.definitions.get(&definition.digest).is_some();
+        if !known && definition.text.len() <= self.options.limits.definition_bytes {
+            step.order(None, Action::Compile(Box::new(definition)));
+        }
+    }
+
+    /// A definition that a peer sent was compiled.
+    pub(in crate::engine) fn compiled(
+        &mut self,
+        step: &mut Step,
+        definition: Definition,
+        program: std::sync::Arc<outlast_workflow::Program>,
+    ) {
+        let digest = definition.digest;
+        if program.digest != digest || self.definitions.get(&digest).is_some() {
+            return;
+        }
+        self.insert_definition(step, definition, program);
+        let (ready, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stashed)
+            .into_iter()
+            .partition(|(_, begin)| begin.definition == digest);
+        self.stashed = waiting;
+        for (from, begin) in ready {
+            self.queue_own(Work::Begin { from, begin: Box::new(begin) });
+        }
+    }
+
+    /// Remembers an execution whose definition is on its way.
+    pub(super) fn stash_begin(&mut self, from: NodeId, begin: Begin) {
+        let known = self.stashed.iter().any(|(_, other)| other.execution == begin.execution);
+        if !known && self.stashed.len() < STASHED_MAX {
+            self.stashed.push((from, begin));
+        }
+    }
+
+    /// Peers are gone for good: whoever waits to forget together with them does so no longer.
+    pub(super) fn reconsider_forgetting(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        turn: &mut Turn,
+    ) {
+        for gone in self.gone_members(id) {
+            let input = two_phase::coordinator::Input::Fenced(gone);
+            self.tell_coordinator(step, id, input, turn);
+        }
+        self.coordinate(step, id, turn);
+    }
+}
+
+/// Whether the states and deltas that a message carries can be read: what cannot be read is dropped
+/// before any machine hears of it.
+fn is_readable(message: &mut replicas::Message) -> bool {
+    if let replicas::Message::Update { delta, .. } = message {
+        return Passed::decode(delta).is_some();
+    }
+    match message.held_mut() {
+        Some(held) => minicbor::decode::<Execution>(&held.state).is_ok(),
+        None => true,
+    }
+}

@@ -1,0 +1,279 @@
+//! Coming back: custody from snapshots and records.
+
+use std::collections::BTreeMap;
+
+use minicbor::{Decode, Encode};
+use outlast_lineage::{ExecutionId, NodeId};
+use outlast_protocols::{paxos, replicas, two_phase};
+use outlast_workflow::{Event, Execution};
+
+use super::super::entry::{Entry, Origin, State};
+use super::super::{Engine, Step, Work, sizes};
+use super::{Custody, Forgetting, Holding, Passed, Remnant, Terms, Times, Word, setup};
+use crate::record::{Begun, Custodial};
+use crate::{Condition, Position};
+
+/// Custody as a snapshot holds it.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(in crate::engine) enum Stored {
+    #[n(0)]
+    Replica(#[n(0)] Box<StoredHolding>),
+    #[n(1)]
+    Remnant(#[n(0)] Remnant),
+}
+
+/// A replica as a snapshot holds it.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(in crate::engine) struct StoredHolding {
+    #[n(0)]
+    terms: Terms,
+    #[cbor(n(1), with = "minicbor::bytes")]
+    salt: [u8; 16],
+    #[n(2)]
+    standing: replicas::Standing,
+    #[n(3)]
+    decisions: BTreeMap<u32, paxos::Record>,
+    #[n(4)]
+    forgetting: Forgetting,
+    #[n(5)]
+    unaware: Vec<NodeId>,
+}
+
+impl Stored {
+    /// Whether what it has open is not to be asked for again by this node alone.
+    pub(in crate::engine) const fn is_not_to_go_on(&self) -> bool {
+        match self {
+            Self::Replica(_) => true,
+            Self::Remnant(remnant) => !remnant.told,
+        }
+    }
+}
+
+impl Custody {
+    /// What a snapshot keeps of it.
+    pub(in crate::engine) fn stored(&self) -> Stored {
+        match self {
+            Self::Replica(holding) => Stored::Replica(Box::new(holding.stored())),
+            Self::Remnant(remnant) => Stored::Remnant(remnant.clone()),
+        }
+    }
+
+    /// Custody as a snapshot kept it.
+    pub(in crate::engine) fn restored(me: NodeId, times: &Times, stored: Stored) -> Self {
+        match stored {
+            Stored::Replica(stored) => {
+                Self::Replica(Box::new(Holding::restored(me, times, *stored)))
+            }
+            Stored::Remnant(remnant) => Self::Remnant(remnant),
+        }
+    }
+}
+
+impl Holding {
+    fn stored(&self) -> StoredHolding {
+        let record =
+            |(instance, machine): (&u32, &paxos::Paxos)| (*instance, machine.record().clone());
+        StoredHolding {
+            terms: self.terms.clone(),
+            salt: self.salt,
+            standing: self.replica.standing().clone(),
+            decisions: self.decisions.iter().map(record).collect(),
+            forgetting: self.forgetting.clone(),
+            unaware: self.unaware.iter().copied().collect(),
+        }
+    }
+
+    fn restored(me: NodeId, times: &Times, stored: StoredHolding) -> Self {
+        let StoredHolding { terms, salt, standing, decisions, forgetting, unaware } = stored;
+        let mut holding = Self::new(me, terms, salt, times);
+        holding.rebuild(me, times, standing, decisions, forgetting);
+        holding.unaware = unaware.into_iter().collect();
+        holding
+    }
+
+    /// Makes the machines again from what they may not forget.
+    fn rebuild(
+        &mut self,
+        me: NodeId,
+        times: &Times,
+        standing: replicas::Standing,
+        decisions: BTreeMap<u32, paxos::Record>,
+        forgetting: Forgetting,
+    ) {
+        let setup = setup(me, &self.terms, times);
+        let members = setup.members.clone();
+        self.replica = replicas::Replica::restored(setup, standing);
+        let machine = |record| paxos::Paxos::restored(me, members.clone(), times.patience, record);
+        self.decisions =
+            decisions.into_iter().map(|(instance, record)| (instance, machine(record))).collect();
+        if let Some(record) = forgetting.participant {
+            let peers = members.iter().copied().filter(|peer| *peer != me).collect();
+            self.participant = two_phase::Participant::restored(peers, times.patience, record);
+        }
+        self.coordinator = forgetting
+            .coordinator
+            .clone()
+            .map(|record| two_phase::Coordinator::restored(times.patience, record));
+        self.forgetting = forgetting;
+    }
+
+    /// Makes the changes of a record.
+    fn replay(&mut self, me: NodeId, times: &Times, custodial: &Custodial) {
+        let mut standing = self.replica.standing().clone();
+        custodial.changes.iter().for_each(|change| standing.apply(change));
+        let record =
+            |(instance, machine): (&u32, &paxos::Paxos)| (*instance, machine.record().clone());
+        let mut decisions: BTreeMap<u32, paxos::Record> =
+            self.decisions.iter().map(record).collect();
+        decisions.extend(custodial.decisions.iter().cloned());
+        let forgetting = custodial.forgetting.clone().unwrap_or_else(|| self.forgetting.clone());
+        self.rebuild(me, times, standing, decisions, forgetting);
+    }
+}
+
+impl Engine {
+    /// Makes an entry as the first record of an execution in custody says; or says what is missing.
+    pub(in crate::engine) fn restore_beginning(
+        &mut self,
+        begun: Begun,
+        position: Position,
+    ) -> Result<(), &'static str> {
+        let Begun { begin, state } = begun;
+        let definition = self.definitions.get(&begin.definition).cloned();
+        let defined = definition.ok_or("the definition")?;
+        let execution = minicbor::decode(&state).map_err(|_| "the first state")?;
+        let (me, times) = (self.options.node, &self.options.times);
+        let holding = Holding::new(me, begin.terms, begin.salt, times);
+        let entry = Entry {
+            name: begin.name.map(String::into_boxed_str),
+            weight: state.len(),
+            held: true,
+            custody: Some(Custody::Replica(Box::new(holding))),
+            ..Entry::new(
+                defined,
+                sizes::digest_of(&begin.input),
+                None,
+                begin.started,
+                position,
+                execution,
+            )
+        };
+        self.roster.insert(begin.execution, entry);
+        Ok(())
+    }
+
+    /// Makes the changes that a record of custody tells of, in an entry that is there and awake.
+    pub(in crate::engine) fn replay_custody(&mut self, id: ExecutionId, custodial: &Custodial) {
+        let (me, times) = (self.options.node, self.options.times.clone());
+        let entry = self.roster.known(id);
+        if let Some(state) = &custodial.adopted
+            && let Ok(execution) = minicbor::decode(state)
+        {
+            entry.weight = state.len();
+            entry.state = State::Awake(Box::new(execution), Origin::Changed);
+        }
+        if let Some(passed) = custodial.passed.as_ref().and_then(|bytes| Passed::decode(bytes)) {
+            entry.execution_mut().apply(&passed.delta);
+        }
+        if let Some(Custody::Replica(holding)) = &mut entry.custody {
+            holding.replay(me, &times, custodial);
+            holding.concluded = holding.replica.holds_the_end();
+        }
+        if custodial.forgotten {
+            self.drop_custody(id);
+            self.roster.change(id, |entry| entry.held = false);
+        }
+    }
+
+    /// Takes part again in everything this node holds with others; says what that needs.
+    pub(in crate::engine) fn resume_custody(&mut self, step: &mut Step) {
+        let ids: Vec<ExecutionId> = self.roster.iter().map(|(id, _)| *id).collect();
+        for id in ids {
+            match &self.roster.known(id).custody {
+                None => {}
+                Some(Custody::Remnant(remnant)) => {
+                    let told = remnant.told;
+                    if !told {
+                        let event = Event::LineLost;
+                        self.queue(id, |execution| Work::Advance { execution, event });
+                    }
+                }
+                Some(Custody::Replica(_)) => {
+                    self.custodies.insert(id);
+                    self.restart_machines(step, id);
+                }
+            }
+        }
+    }
+
+    fn restart_machines(&mut self, step: &mut Step, id: ExecutionId) {
+        let word = Word::Replica(replicas::Input::Restarted);
+        self.queue(id, |execution| Work::Custody { execution, word });
+        self.queue(id, Work::RestartMachines);
+        self.set_custody_alarm(
+            id,
+            super::Alarm::Begin,
+            step.now.after(self.options.times.patience),
+        );
+    }
+
+    /// Has consensus and forgetting go on in a new life.
+    pub(in crate::engine) fn restart_consensus(&mut self, step: &mut Step, id: ExecutionId) {
+        if !self.wake(id) {
+            return;
+        }
+        let Some(holding) = self.holding(id) else { return };
+        let instances: Vec<u32> = holding.decisions.keys().copied().collect();
+        let ready = holding.forgetting.participant.is_some();
+        let mut turn = super::driving::Turn::default();
+        for instance in instances {
+            self.tell_paxos(step, id, instance, paxos::Input::Restarted, &mut turn);
+        }
+        if ready {
+            let input = two_phase::participant::Input::Restarted;
+            self.tell_participant(step, id, input, &mut turn);
+        }
+        self.tell_coordinator(step, id, two_phase::coordinator::Input::Restarted, &mut turn);
+        self.finish_turn(step, id, turn);
+    }
+}
+
+impl Entry {
+    /// The state as bytes: what several nodes hold is never left to the store alone.
+    pub(in crate::engine) fn held_state(&self) -> Vec<u8> {
+        self.state_bytes().expect("a state in custody is in memory")
+    }
+
+    /// The condition of its execution, as far as it counts.
+    pub(in crate::engine) fn condition_of(&self, execution: &Execution) -> Condition {
+        let condition = Condition::of(execution.status(), execution.outcome());
+        if condition.is_end() && self.is_undecided() { Condition::Running } else { condition }
+    }
+
+    /// Whether its end is not decided on yet, whatever its state says.
+    pub(in crate::engine) fn is_undecided(&self) -> bool {
+        matches!(&self.custody, Some(Custody::Replica(holding)) if !holding.concluded)
+    }
+
+    /// Whether it is a line that was lost: nobody is shown it as an execution.
+    pub(in crate::engine) const fn is_remnant(&self) -> bool {
+        matches!(&self.custody, Some(Custody::Remnant(_)))
+    }
+
+    /// What the first record of an execution in custody says.
+    pub(in crate::engine) fn beginning(&self, id: ExecutionId) -> Option<Begun> {
+        let Some(Custody::Replica(holding)) = &self.custody else { return None };
+        Some(Begun {
+            begin: super::Begin {
+                execution: id,
+                name: self.name.as_deref().map(str::to_owned),
+                definition: self.defined.definition.digest,
+                input: self.execution().input(),
+                salt: holding.salt,
+                started: self.started,
+                terms: holding.terms.clone(),
+            },
+            state: self.held_state().into(),
+        })
+    }
+}

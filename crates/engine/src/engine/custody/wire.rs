@@ -1,0 +1,128 @@
+//! What engines say to each other: a version byte and a CBOR envelope around the protocols'
+//! messages. Numbers are never used twice.
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use outlast_expressions::{Value, value};
+use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
+use outlast_protocols::{paxos, replicas, two_phase};
+use outlast_workflow::{Delta, Happening};
+
+use crate::{Definition, Survival};
+
+/// The version of the wire format that this release writes.
+const WIRE_VERSION: u8 = 1;
+
+/// What one engine says to another.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(in crate::engine) enum Envelope {
+    /// The sender is alive, in this life.
+    #[n(0)]
+    Heartbeat(#[n(0)] Epoch),
+    /// Hold this execution as one of its replicas (the paper's EXEC).
+    #[n(1)]
+    Begin(#[n(0)] Box<Begin>),
+    /// The sender holds the execution, durably.
+    #[n(2)]
+    HasBegun(#[n(0)] ExecutionId),
+    /// The sender knows nothing of an execution that it was told about.
+    #[n(3)]
+    Unknown(#[n(0)] ExecutionId),
+    /// A word between replicas of an execution.
+    #[n(4)]
+    Replica(#[n(0)] ExecutionId, #[n(1)] replicas::Message),
+    /// A word on one decision of an execution.
+    #[n(5)]
+    Paxos(#[n(0)] ExecutionId, #[n(1)] u32, #[n(2)] paxos::Message),
+    /// A word on the forgetting of an execution.
+    #[n(6)]
+    Forgetting(#[n(0)] ExecutionId, #[n(1)] two_phase::Message),
+    /// The sender lacks a definition.
+    #[n(7)]
+    WantDefinition(#[n(0)] Digest),
+    /// A definition.
+    #[n(8)]
+    Definition(#[n(0)] Box<Definition>),
+}
+
+/// An execution, as every replica must know it before anything has happened.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) struct Begin {
+    #[n(0)]
+    pub(in crate::engine) execution: ExecutionId,
+    #[n(1)]
+    pub(in crate::engine) name: Option<String>,
+    #[n(2)]
+    pub(in crate::engine) definition: Digest,
+    #[cbor(n(3), with = "value::codec")]
+    pub(in crate::engine) input: Value,
+    #[cbor(n(4), with = "minicbor::bytes")]
+    pub(in crate::engine) salt: [u8; 16],
+    #[n(5)]
+    pub(in crate::engine) started: Time,
+    #[n(6)]
+    pub(in crate::engine) terms: Terms,
+}
+
+/// On which terms an execution is held: the same at all its replicas.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+pub(in crate::engine) struct Terms {
+    #[n(0)]
+    pub(in crate::engine) survival: Survival,
+    #[n(1)]
+    pub(in crate::engine) members: Vec<NodeId>,
+}
+
+/// What one step of a primary changed, as its backups get it.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(in crate::engine) struct Passed {
+    #[n(0)]
+    pub(in crate::engine) delta: Delta,
+    #[n(1)]
+    pub(in crate::engine) happenings: Vec<Happening>,
+}
+
+impl Envelope {
+    pub(in crate::engine) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![WIRE_VERSION];
+        minicbor::encode(self, &mut bytes).expect("writing to memory does not fail");
+        bytes
+    }
+
+    /// Reads an envelope; nothing if it is of another version or damaged.
+    pub(in crate::engine) fn decode(bytes: &[u8]) -> Option<Self> {
+        match bytes.split_first() {
+            Some((&WIRE_VERSION, rest)) => minicbor::decode(rest).ok(),
+            _ => None,
+        }
+    }
+}
+
+impl Passed {
+    pub(in crate::engine) fn encode(&self) -> Vec<u8> {
+        minicbor::to_vec(self).expect("writing to memory does not fail")
+    }
+
+    pub(in crate::engine) fn decode(bytes: &[u8]) -> Option<Self> {
+        minicbor::decode(bytes).ok()
+    }
+}
+
+/// What happened in the step that was passed on as these bytes.
+pub(crate) fn happenings_of(passed: &[u8]) -> Option<Vec<Happening>> {
+    Passed::decode(passed).map(|passed| passed.happenings)
+}
+
+/// A choice as consensus takes it.
+pub(in crate::engine) fn value_of(choice: &replicas::Choice) -> paxos::Value {
+    let bytes = minicbor::to_vec(choice).expect("writing to memory does not fail");
+    paxos::Value::new(bytes).expect("a line of so many take-overs is decided on before")
+}
+
+/// The choice that consensus came to.
+pub(in crate::engine) fn choice_of(value: &paxos::Value) -> Option<replicas::Choice> {
+    minicbor::decode(value.as_bytes()).ok()
+}
+
+/// The state of an execution, encoded.
+pub(in crate::engine) type StateBytes = ByteVec;

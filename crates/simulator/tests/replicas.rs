@@ -1,0 +1,139 @@
+//! Executions that several nodes hold: whatever fails, one run's effects remain.
+
+mod flows;
+
+use std::time::Duration;
+
+use flows::{Tasks, plan};
+use outlast_engine::{Strategy, Survival};
+use outlast_simulator::checkers::Expectation;
+use outlast_simulator::{Fault, Plan, World, WorldOptions, checkers};
+use outlast_workflow::program::OnFault;
+
+/// Activities one after the other, each of which can be undone.
+fn line(length: usize, survival: &Survival, dedup: bool) -> Plan {
+    let mut tasks = Tasks::new();
+    let order = (0..length).map(|number| {
+        let task = tasks.undoable(&format!("ok {number}"));
+        if !dedup {
+            tasks.acts_every_time(task);
+        }
+        task
+    });
+    let order = order.collect();
+    let program = tasks.program("line", order, OnFault::Leave);
+    let mut plan = plan(&[program], 1);
+    plan.starts[0].survival = Some(survival.clone());
+    plan
+}
+
+fn world(options: WorldOptions, plan: Plan) -> World {
+    let mut world = World::new(options, plan);
+    world.run();
+    world
+}
+
+fn faults(list: &[&str]) -> Vec<Fault> {
+    list.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn options(nodes: usize, list: &[&str]) -> WorldOptions {
+    WorldOptions { nodes, faults: faults(list), learns: true, ..WorldOptions::default() }
+}
+
+fn survivals() -> Vec<Survival> {
+    vec![
+        Survival::new(Strategy::Passive, 3),
+        Survival::new(Strategy::PartitionTolerant, 3),
+        Survival::new(Strategy::Active, 3),
+    ]
+}
+
+#[test]
+fn a_run_without_failures_is_one_run() {
+    for survival in survivals() {
+        let calm = world(options(1, &[]), line(5, &Survival::solo(), true));
+        let world = world(options(3, &[]), line(5, &survival, true));
+        let finding = checkers::everything_that_always_holds(&world);
+        assert_eq!(finding, Ok(()), "{survival:?}\n{}", world.trace);
+        assert_eq!(
+            checkers::outcomes_are_the_same(&calm, &world),
+            Ok(()),
+            "{survival:?}\n{}",
+            world.trace
+        );
+    }
+}
+
+#[test]
+fn a_primary_that_crashes_is_replaced() {
+    for survival in survivals() {
+        let world = world(options(3, &["crash@0.03+5:3"]), line(30, &survival, true));
+        let finding = checkers::everything_that_always_holds(&world);
+        assert_eq!(finding, Ok(()), "{survival:?}\n{}", world.trace);
+        assert!(world.elapsed() < Duration::from_secs(4), "{:?}\n{}", world.elapsed(), world.trace);
+    }
+}
+
+/// One run is left, everywhere the same, whatever was done besides is undone in order.
+fn check(nodes: usize, list: &[&str], length: usize, survival: &Survival, dedup: bool, seed: u64) {
+    let calm = world(options(1, &[]), line(length, &Survival::solo(), true));
+    let expectation = Expectation::of(&calm);
+    let trace = std::env::var_os("TRACE").is_some();
+    let options = WorldOptions { seed, deduplicating: dedup, trace, ..options(nodes, list) };
+    let mut world = World::new(options, line(length, survival, dedup));
+    world.run_to_rest(&|world| checkers::everything_at_rest(&expectation, world).is_ok());
+    let finding = checkers::everything_at_rest(&expectation, &world);
+    let parked = world.machines.iter().filter_map(|machine| machine.node.engine());
+    if !dedup && parked.map(|engine| engine.counters().parked).sum::<u64>() > 0 {
+        return;
+    }
+    assert_eq!(finding, Ok(()), "seed {seed} {list:?} {survival:?}\n{}", world.trace);
+}
+
+#[test]
+fn no_majority_anywhere_and_one_run_remains() {
+    let five = |strategy| Survival::new(strategy, 5);
+    for seed in 0..5 {
+        for dedup in [true, false] {
+            let list = ["split@0.05+2:1,2", "isolate@0.05+2:5"];
+            check(5, &list, 40, &five(Strategy::PartitionTolerant), dedup, seed);
+            check(5, &list, 40, &five(Strategy::Passive), dedup, seed);
+            check(5, &list, 40, &five(Strategy::Active), dedup, seed);
+        }
+    }
+}
+
+#[test]
+#[ignore = "a longer search, by hand"]
+fn search() {
+    use outlast_simulator::{FaultKind, FaultPlan, Random, generate_faults};
+    let from: u64 = std::env::var("FROM").map_or(0, |it| it.parse().unwrap());
+    let count: u64 = std::env::var("COUNT").map_or(50, |it| it.parse().unwrap());
+    let kinds = std::env::var("KINDS").unwrap_or("process,partition,network".into());
+    for seed in from..from + count {
+        let mut random = Random::new(seed);
+        let strategy = match random.between(0, 2) {
+            0 => Strategy::Passive,
+            1 => Strategy::PartitionTolerant,
+            _ => Strategy::Active,
+        };
+        let nodes = random.between(2, 5) as usize;
+        let mut survival = Survival::new(strategy, nodes);
+        if strategy == Strategy::PartitionTolerant {
+            survival.votes = random.between(1, nodes as u64 / 2 + 1) as u16;
+        }
+        let dedup = random.between(0, 1) == 0;
+        let plan = FaultPlan {
+            kinds: FaultKind::parse_list(&kinds).unwrap(),
+            nodes,
+            faults_max: 4,
+            window: Duration::from_millis(800),
+            disks_max: 0,
+        };
+        let faults = generate_faults(&mut random, &plan);
+        let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        check(nodes, &texts, 12, &survival, dedup, seed);
+    }
+}
