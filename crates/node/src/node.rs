@@ -1,5 +1,6 @@
 //! A node in this process: started from a configuration, asked through a handle.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -12,7 +13,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::clock::Clock;
 use crate::configuration::Configuration;
-use crate::data::{Lock, Meta};
+use crate::data::{self, DataError, Lock, Meta};
 use crate::driver::{
     self, Counts, History, HistoryLine, Inbox, Message, Rejected, StartError, Stopped,
 };
@@ -148,6 +149,15 @@ impl NodeHandle {
             inner.history.read(&inner.store, execution, from, limit)
         });
         reading.await.expect("reading a history does not panic")
+    }
+
+    /// Copies the data into a directory that must be new or empty, while the node goes on.
+    pub async fn backup(&self, target: PathBuf) -> Result<(), DataError> {
+        let inner = Arc::clone(&self.inner);
+        let copying = tokio::task::spawn_blocking(move || {
+            data::backup_running(&inner.meta, &inner.store, &inner.journal, &target)
+        });
+        copying.await.expect("copying data does not panic")
     }
 
     /// What the driver and its engine counted.

@@ -1,4 +1,4 @@
-//! `outlast data`: what a stopped node left on disk, checked, compacted, copied and brought back.
+//! `outlast data`: what a node has on disk, checked, compacted, copied and brought back.
 
 use std::path::{Path, PathBuf};
 
@@ -6,15 +6,17 @@ use outlast_node::data::{self, DataError, Report};
 use outlast_node::random;
 use serde_json::json;
 
+use crate::client::Connection;
 use crate::exit::{Exit, Failure};
 
-/// Check, compact, back up or restore the data of a stopped node
+/// Check, compact, back up or restore the data of a node
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   outlast data check /var/lib/outlast                   read everything, change nothing
   outlast data compact /var/lib/outlast                 give unused space back to the disk
   outlast data backup /var/lib/outlast /backup/monday   copy it, with checksums
+  outlast data backup --running /backup/tuesday         the same of a node that goes on meanwhile
   outlast data restore /backup/monday /var/lib/new      make a new data directory of a copy
 
 Exit codes: 0 done, 2 bad usage, 6 the data is damaged or cannot be used.")]
@@ -42,14 +44,17 @@ enum Task {
         json: bool,
     },
     /// Copy the data into a new directory
+    #[command(override_usage = "outlast data backup <DIRECTORY> <TARGET> [--json]\n       \
+                                outlast data backup --running <TARGET> [--node URL] [--token TOKEN] [--json]")]
     Backup {
-        /// The data directory
-        directory: PathBuf,
-        /// Where the copy goes; must be new or empty
-        target: PathBuf,
-        /// Print what was written as JSON
+        /// The data directory of a stopped node, and where the copy goes, which must be new or empty
+        #[arg(required = true, num_args = 1..=2, value_name = "DIRECTORY TARGET")]
+        paths: Vec<PathBuf>,
+        /// Have a node that runs on this machine make the copy; it goes on meanwhile
         #[arg(long)]
-        json: bool,
+        running: bool,
+        #[command(flatten)]
+        connection: Connection,
     },
     /// Make a new data directory of a copy; its node is a new incarnation
     Restore {
@@ -63,12 +68,17 @@ enum Task {
     },
 }
 
-/// Does one of the tasks. The node must be stopped.
+/// Does one of the tasks. The node must be stopped, but for a backup that it makes itself.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.task {
         Task::Check { directory, json } => check(directory, *json),
         Task::Compact { directory, json } => compact(directory, *json),
-        Task::Backup { directory, target, json } => backup(directory, target, *json),
+        Task::Backup { paths, running, connection } => match (paths.as_slice(), running) {
+            ([target], true) => backup_running(target, connection),
+            ([directory, target], false) => backup(directory, target, connection.json),
+            (_, true) => Err(usage("with --running, name only where the copy goes")),
+            (_, false) => Err(usage("name the data directory and where the copy goes")),
+        },
         Task::Restore { backup, directory, json } => restore(backup, directory, *json),
     }
 }
@@ -124,6 +134,23 @@ fn backup(directory: &Path, target: &Path, json: bool) -> anyhow::Result<Exit> {
         println!("{} is copied to {}", directory.display(), target.display());
     }
     Ok(Exit::Completed)
+}
+
+/// The node writes it, so the path must mean the same to it.
+fn backup_running(target: &Path, connection: &Connection) -> anyhow::Result<Exit> {
+    let target = std::path::absolute(target)?;
+    let body = json!({ "target": target });
+    let answer = connection.talk(async |client| client.post(&["v1", "backups"], &body).await)?;
+    if connection.json {
+        println!("{answer}");
+    } else {
+        println!("the node's data is copied to {}", target.display());
+    }
+    Ok(Exit::Completed)
+}
+
+fn usage(message: &str) -> anyhow::Error {
+    Failure::usage(message).into()
 }
 
 fn restore(backup: &Path, directory: &Path, json: bool) -> anyhow::Result<Exit> {

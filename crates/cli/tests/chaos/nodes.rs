@@ -1,8 +1,10 @@
 //! Nodes with many executions: what a node has acknowledged is done, once, whatever happens to it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use outlast_node::fixture::ledger::{Expected, Verdict, check};
@@ -66,6 +68,49 @@ fn whatever_a_killed_node_acknowledged_is_done_once() {
     eprintln!("{} starts over {LIVES} kills, {in_flight} with calls in flight", names.len());
     eprintln!("{known} of {LIVES} starts that nobody heard of had been taken");
     assert_all_done(&world, &server, &names);
+}
+
+/// The copy is made while calls are under way and answers come in; the node dies afterwards, and
+/// what is restored finishes everything, with the same keys.
+#[test]
+fn a_backup_of_a_busy_node_is_restored_and_goes_on() {
+    let mut world = World::new(&ORDER);
+    world.ledger.control(|control| control.all.answer_after_ms = Some(2000));
+    let server = Server::start(&world, &[]);
+    assert_eq!(server.define(&world).map(|answer| answer.0), Some(201));
+    let names: Vec<String> = (0..30).map(|number| format!("order-{number}")).collect();
+    for name in &names {
+        assert_eq!(server.begin(name, 2000), Some(201), "{name}");
+    }
+    let saved = world.folder().join("saved");
+    let made = outlast(&[
+        "data".as_ref(),
+        "backup".as_ref(),
+        "--running".as_ref(),
+        saved.as_os_str(),
+        "--node".as_ref(),
+        format!("http://{}", server.address).as_ref(),
+    ]);
+    assert!(made.status.success(), "{made:?}");
+    let traffic = world.ledger.traffic();
+    assert!(traffic.answered < 2 * names.len() as u64, "it was not busy: {traffic:?}");
+    assert!(server.life.kill().was_killed());
+    world.ledger.control(|control| *control = Default::default());
+
+    let fresh = world.folder().join("fresh");
+    let restored =
+        outlast(&["data".as_ref(), "restore".as_ref(), saved.as_os_str(), fresh.as_os_str()]);
+    assert!(restored.status.success(), "{restored:?}");
+    world.move_to(&fresh);
+    let server = Server::start(&world, &[]);
+    for name in &names {
+        assert_eq!(server.begin(name, 2000), Some(200), "{name} is not in the copy");
+    }
+    assert_all_done(&world, &server, &names);
+}
+
+fn outlast(arguments: &[&OsStr]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_outlast")).args(arguments).output().unwrap()
 }
 
 #[test]

@@ -46,6 +46,11 @@ impl World {
         Self { flow, ledger, id: "proof", data: data.to_owned(), directory }
     }
 
+    /// From now on its data is somewhere else.
+    pub(crate) fn move_to(&mut self, data: &Path) {
+        self.data = data.to_owned();
+    }
+
     pub(crate) fn data(&self) -> &Path {
         &self.data
     }

@@ -4,6 +4,7 @@
 //! keeps `docs/openapi.json` the same. A request is checked (`guard`) before its body is read, and
 //! read within bounds (`payload`); whatever is refused is answered with a problem document.
 
+mod backups;
 mod cluster;
 mod definitions;
 mod events;
@@ -126,6 +127,7 @@ fn router(api: Arc<Api>) -> Router {
         .route("/v1/parked/resolve", post(parked::resolve))
         .route("/v1/cluster", get(cluster::show))
         .route("/v1/cluster/invitations", post(cluster::invite))
+        .route("/v1/backups", post(backups::make))
         .route("/metrics", get(health::metrics))
         .route("/health", get(health::health))
         .route("/ready", get(health::ready))
@@ -170,6 +172,7 @@ fn router(api: Arc<Api>) -> Router {
         parked::resolve,
         cluster::show,
         cluster::invite,
+        backups::make,
         health::metrics,
         health::health,
         health::ready,

@@ -206,6 +206,13 @@ pub(super) struct Parked {
     pub(super) parked: Vec<ParkedItem>,
 }
 
+/// A copy of the node's data.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Backup {
+    /// The directory it is in.
+    pub(super) backup: String,
+}
+
 /// How many parked effects were resolved.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Resolved {
