@@ -4,15 +4,25 @@
 //! both have enough. That costs compensation, never correctness.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use outlast_lineage::{Epoch, Head, NodeId};
 
-use super::{Change, Held, Message, Mode, Output, Outputs, Replica, Role, Situation, Timer};
+use super::following::Reached;
+use super::{
+    Change, Held, Message, Mode, Offer, Output, Outputs, Replica, Role, Situation, Term, Timer,
+};
 
 /// For how many waiting times a candidate that could not win lets others have its vote.
 const YIELDS: u32 = 4;
 /// After how many waiting times a candidate that could not win tries again.
 const RETRIES: u32 = 3;
+/// How often the waiting time doubles at most, in case votes take longer than it.
+const DOUBLINGS_MAX: u32 = 3;
+/// After how many questions without an answer a primary counts as lost.
+const INQUIRIES: u32 = 3;
+/// For how many patiences at most a primary that answers is believed without being asked.
+const CALM_MAX: u32 = 64;
 
 impl Replica {
     /// Asks for votes (the paper's failover).
@@ -27,7 +37,7 @@ impl Replica {
         out.report(Situation::Candidacy);
         let message = Message::RequestVote { term, head: self.standing.head.clone() };
         self.tell_all(out, &message);
-        out.timer(Timer::ElectionOver, self.setup.election_wait);
+        out.timer(Timer::ElectionOver, self.election_wait());
     }
 
     pub(super) fn retry_election(&mut self, out: &mut Outputs) {
@@ -49,7 +59,13 @@ impl Replica {
         if self.standing.term < term {
             self.change(out, Change::Term(term));
         }
-        if let Some(leader) = self.objection(out, from) {
+        let objection = if self.is_outdated(term, from) {
+            // It stands in a term that is over, and shall try a later one.
+            Some(None)
+        } else {
+            self.objection(out, from)
+        };
+        if let Some(leader) = objection {
             let known = self.standing.term;
             out.report(Situation::Rejected);
             return out.send(from, Message::Reject { term, known, leader });
@@ -64,9 +80,15 @@ impl Replica {
         if self.setup.acknowledge {
             self.change(out, Change::Promised(term, from));
         }
-        let held = self.is_further_than(head).then(|| self.held());
-        let head = self.standing.head.clone();
-        out.send(from, Message::Vote { term, head, held });
+        let offers = if self.setup.acknowledge {
+            // Which state counts is not to be seen from the states alone.
+            0 < self.standing.head.lineage.number() && *head != self.standing.head
+        } else {
+            self.is_further_than((head, false))
+        };
+        let held = offers.then(|| self.held());
+        let (head, confirmed) = (self.standing.head.clone(), self.standing.confirmed);
+        out.send(from, Message::Vote { term, head, held, confirmed });
     }
 
     /// Why a candidate does not get this replica's vote: whom it follows instead.
@@ -90,21 +112,38 @@ impl Replica {
         Some(None)
     }
 
-    pub(super) fn take_vote(&mut self, from: NodeId, term: Epoch, held: Option<Held>) {
+    pub(super) fn take_vote(&mut self, from: NodeId, term: Epoch, offered: Option<Offer>) {
         let Role::Candidate { term: own, votes, .. } = &mut self.role else { return };
         if *own != term {
             return;
         }
         votes.insert(from);
-        let Some(offered) = held else { return };
+        let Some(offered) = offered else { return };
         let Role::Candidate { best, .. } = &self.role else { unreachable!("just matched") };
         let better = match best {
-            Some(best) => self.is_better(&offered.head, &best.head),
-            None => self.is_better(&offered.head, &self.standing.head),
+            Some(best) => self.is_better_offer(&offered, best.held.reached(), best.confirmed),
+            None => self.is_better_than_own(&offered),
         };
         if better && let Role::Candidate { best, .. } = &mut self.role {
             *best = Some(offered);
         }
+    }
+
+    fn is_better_than_own(&self, offered: &Offer) -> bool {
+        self.is_better_offer(offered, self.reached(), self.standing.confirmed)
+    }
+
+    /// Whether a voter's state is to be gone on from rather than another. Where acknowledgements
+    /// count, the one that was made the same as the line of the latest primary comes first: what a
+    /// majority acknowledged is in it.
+    fn is_better_offer(&self, one: &Offer, other: Reached<'_>, confirmed: Option<Term>) -> bool {
+        if !self.setup.acknowledge {
+            return self.is_better(one.held.reached(), other);
+        }
+        let rank = |head: &Head, confirmed| {
+            (self.is_on_pinned_line(head), confirmed, head.lineage.number())
+        };
+        rank(&one.held.head, one.confirmed) > rank(other.0, confirmed)
     }
 
     pub(super) fn take_rejection(
@@ -118,6 +157,11 @@ impl Replica {
         if self.standing.term < known {
             self.change(out, Change::Term(known));
         }
+        if self.setup.acknowledge && self.leads() == Some(term) {
+            // Someone promised a later term, and acknowledges nothing of this one any more.
+            self.stand_down(out, None);
+            return self.stand(out);
+        }
         let Role::Candidate { term: own, rejected, .. } = &mut self.role else { return };
         if *own != term {
             return;
@@ -125,36 +169,36 @@ impl Replica {
         *rejected = true;
         if let Some(leader) = leader.filter(|leader| *leader == from) {
             // There is a primary, and it can be reached.
-            self.role = Role::Backup { leader: Some(leader) };
+            self.heed(out, leader);
             out.send(leader, Message::Inquire);
-            out.timer(Timer::WordOverdue, self.setup.patience);
         }
     }
 
     /// The time for objections is over.
     pub(super) fn end_election(&mut self, out: &mut Outputs) {
         let Role::Candidate { term, votes, best, rejected } = &mut self.role else { return };
-        let (term, enough) = (*term, self.setup.votes <= votes.len());
+        let (term, enough) = (*term, self.setup.votes_needed() <= votes.len());
         let heard_all = votes.len() == self.setup.members.len();
-        let (best, rejected) = (best.take(), *rejected);
+        let (best, rejected) = (best.take(), *rejected || self.is_outdated(term, self.setup.me));
         if rejected || !enough {
+            self.failures += 1;
             if !rejected {
-                self.yields_until = out.now.after(self.setup.election_wait * YIELDS);
+                self.yields_until = out.now.after(self.election_wait() * YIELDS);
                 out.report(Situation::TooFewVotes);
             }
             self.role = Role::Backup { leader: None };
             return self.wait_for_a_leader(out);
         }
+        self.failures = 0;
         out.report(Situation::Elected);
         if !heard_all {
             out.report(Situation::TookOverWithoutAll);
         }
-        if let Some(held) = best {
+        // Votes may be older than the state held by now.
+        if let Some(best) = best.filter(|best| self.is_better_than_own(best) && !self.keeps_line())
+        {
             out.report(Situation::TookOverFurther);
-            self.adopt(out, held);
-        }
-        if self.setup.acknowledge {
-            self.change(out, Change::Promised(term, self.setup.me));
+            self.adopt(out, best.held);
         }
         self.lead(out, term);
     }
@@ -164,19 +208,37 @@ impl Replica {
         // Higher ids come first: whoever would win anyway does not wait for those who would not.
         let below = self.setup.members.range(..self.setup.me).count() as u32;
         let above = self.setup.members.len() as u32 - 1 - below;
-        let wait = self.setup.election_wait * RETRIES + self.setup.election_wait / 4 * above;
+        let wait = self.election_wait() * RETRIES + self.election_wait() / 4 * above;
         out.timer(Timer::RetryElection, wait);
     }
 
-    /// The primary is asked for a word, if none came.
+    fn election_wait(&self) -> Duration {
+        self.setup.election_wait * (1 << self.failures.min(DOUBLINGS_MAX))
+    }
+
+    /// Follows a primary, and looks after it.
+    pub(super) fn heed(&mut self, out: &mut Outputs, leader: NodeId) {
+        if self.role == (Role::Backup { leader: Some(leader) }) {
+            return;
+        }
+        self.role = Role::Backup { leader: Some(leader) };
+        (self.heard, self.unanswered, self.calm, self.failures) = (false, 0, 1, 0);
+        out.timer(Timer::WordOverdue, self.setup.patience);
+    }
+
+    /// The primary is asked for a word if none came: that its node can be reached does not say that
+    /// it still is primary. The longer all is well, the more rarely.
     pub(super) fn inquire(&mut self, out: &mut Outputs) {
         let Role::Backup { leader: Some(leader) } = self.role else { return };
-        if 0 < self.standing.head.lineage.number() && self.acknowledges_soon {
-            return;
+        if std::mem::take(&mut self.heard) {
+            self.unanswered = 0;
+            self.calm = CALM_MAX.min(self.calm * 2);
+            return out.timer(Timer::WordOverdue, self.setup.patience * self.calm);
         }
-        if self.standing.head.lineage.head().is_some_and(|point| point.author == leader) {
-            return;
+        if self.unanswered == INQUIRIES {
+            return self.stand(out);
         }
+        self.unanswered += 1;
         out.send(leader, Message::Inquire);
         out.timer(Timer::WordOverdue, self.setup.patience);
     }
@@ -193,9 +255,8 @@ impl Replica {
         }
         match leader.filter(|leader| *leader != self.setup.me && !self.lost.contains(leader)) {
             Some(leader) => {
-                self.role = Role::Backup { leader: Some(leader) };
+                self.heed(out, leader);
                 out.send(leader, Message::Inquire);
-                out.timer(Timer::WordOverdue, self.setup.patience);
             }
             None => {
                 self.role = Role::Backup { leader: None };
@@ -228,7 +289,7 @@ impl Replica {
         if self.setup.mode == Mode::Active {
             return;
         }
-        let held = self.is_further_than(head).then(|| self.held());
+        let held = self.is_further_than((head, false)).then(|| self.held());
         out.send(from, Message::RecoveryReply { leader: self.leader(), held });
     }
 
@@ -242,13 +303,16 @@ impl Replica {
         if !matches!(self.role, Role::Backup { .. }) {
             return;
         }
-        if let Some(held) = held {
-            self.take_state(out, from, held);
+        // Where acknowledgements count, a state is taken over from a primary or with enough votes.
+        if let Some(held) = held.filter(|_| !self.setup.acknowledge) {
+            self.take_state(out, from, held, None);
         }
         let reachable = |leader: &NodeId| *leader != self.setup.me && !self.lost.contains(leader);
-        if self.role == (Role::Backup { leader: None }) && leader.as_ref().is_some_and(reachable) {
-            self.role = Role::Backup { leader };
-            out.timer(Timer::WordOverdue, self.setup.patience);
+        if let Some(leader) = leader.filter(reachable)
+            && self.role == (Role::Backup { leader: None })
+        {
+            self.heed(out, leader);
+            out.send(leader, Message::Inquire);
         }
     }
 
@@ -258,13 +322,14 @@ impl Replica {
             return;
         }
         out.report(Situation::StoodDown);
-        self.role = Role::Backup { leader };
         self.wanted = None;
         self.proposed = None;
         out.list.push(Output::Stop);
         self.tell_all(out, &Message::StoodDown { leader });
-        if leader.is_none() {
-            self.wait_for_a_leader(out);
+        if let Some(leader) = leader {
+            return self.heed(out, leader);
         }
+        self.role = Role::Backup { leader };
+        self.wait_for_a_leader(out);
     }
 }

@@ -1,11 +1,14 @@
 //! Following a primary: its states are taken up, and competing lines are compared.
 
-use outlast_lineage::{Head, NodeId, Order, Point};
+use outlast_lineage::{Epoch, Head, NodeId, Order, Point};
 
 use super::{Change, Held, Message, Output, Outputs, Replica, Role, Situation, Timer};
 
 /// After how much of the patience lazily acknowledged states are acknowledged.
 const LAZINESS: u32 = 4;
+
+/// A state, and whether it is the end of its run.
+pub(super) type Reached<'head> = (&'head Head, bool);
 
 /// What an update says besides its delta.
 #[derive(Debug)]
@@ -26,8 +29,11 @@ impl Replica {
         delta: Vec<u8>,
     ) {
         let News { base, next, progress, ended, urgent } = news;
-        if !self.is_elected_mode() || next.author != from || self.is_outdated(next) {
+        if !self.is_elected_mode() || next.author != from {
             return;
+        }
+        if self.is_outdated(next.epoch, from) {
+            return self.object(out, from, next.epoch);
         }
         if self.standing.head.lineage.contains(&next) {
             return self.meet_lagging(out, from, urgent);
@@ -37,20 +43,22 @@ impl Replica {
             self.follow(out, from);
             self.spare(out);
             self.untouched = false;
+            self.confirm(out, next.epoch, from);
             self.change(out, Change::Extended { point: next, progress, ended, notes: Vec::new() });
             out.list.push(Output::Apply(delta));
             return self.acknowledge(out, urgent);
         }
-        let theirs = (progress, Some(next.author));
-        let ours = (self.standing.head.progress, self.point().map(|point| point.author));
-        if self.leads().is_some() && theirs.0 == ours.0 {
+        let theirs = (ended, progress, Some(next.author));
+        let author = self.point().map(|point| point.author);
+        let ours = (self.standing.ended, self.standing.head.progress, author);
+        if self.leads().is_some() && theirs.1 == ours.1 {
             out.report(Situation::Tie);
         }
-        if theirs > ours || self.setup.acknowledge || base.is_some_and(|base| self.is_past(base)) {
+        if theirs > ours || self.acknowledges() || base.is_some_and(|base| self.is_past(base)) {
             // Its line is not known here, or a part of it is missing.
-            self.ask_for_state(out, from);
-        } else if self.leads().is_some() {
-            out.send(from, Message::Lead { head: self.standing.head.clone() });
+            self.ask_for_state(out, from, next.epoch);
+        } else {
+            self.tell_lead(out, from);
         }
     }
 
@@ -65,81 +73,168 @@ impl Replica {
         next.number == line.number() + 1 && line.highest_epoch(next.author) <= Some(next.epoch)
     }
 
-    /// Whether this replica promised not to acknowledge states of that term any more.
-    fn is_outdated(&self, point: Point) -> bool {
-        self.setup.acknowledge && Some((point.epoch, point.author)) < self.standing.promised
+    /// Whether this replica promised not to acknowledge anything of that term any more.
+    pub(super) fn is_outdated(&self, term: Epoch, node: NodeId) -> bool {
+        self.acknowledges() && Some((term, node)) < self.standing.promised
+    }
+
+    /// Tells a primary that it is acknowledged no longer.
+    fn object(&self, out: &mut Outputs, to: NodeId, term: Epoch) {
+        let (known, leader) = (self.standing.term, self.leader());
+        out.send(to, Message::Reject { term, known, leader });
+    }
+
+    /// The state held is about to be, or is, the one of a primary.
+    fn confirm(&mut self, out: &mut Outputs, term: Epoch, leader: NodeId) {
+        if self.acknowledges() && self.standing.confirmed < Some((term, leader)) {
+            self.change(out, Change::Confirmed(term, leader));
+        }
     }
 
     /// Someone has sent what is known here.
     fn meet_lagging(&mut self, out: &mut Outputs, from: NodeId, urgent: bool) {
         if self.leads().is_some() {
-            out.send(from, Message::Lead { head: self.standing.head.clone() });
+            self.tell_lead(out, from);
         } else {
             self.acknowledge(out, urgent);
         }
     }
 
-    pub(super) fn take_lead(&mut self, out: &mut Outputs, from: NodeId, head: Head) {
-        if !self.is_elected_mode() || head.lineage.head().is_some_and(|it| self.is_outdated(it)) {
+    pub(super) fn take_lead(
+        &mut self,
+        out: &mut Outputs,
+        from: NodeId,
+        theirs: Reached<'_>,
+        term: Epoch,
+    ) {
+        let head = theirs.0;
+        if !self.is_elected_mode() {
             return;
         }
+        if self.acknowledges() {
+            return self.obey(out, from, head, term);
+        }
         match head.lineage.compare(&self.standing.head.lineage) {
-            Order::Equal if self.leads().is_none() => {
+            // Both would go on from here: the higher one does.
+            Order::Equal if self.leads().is_none() || self.setup.me < from => {
                 self.follow(out, from);
                 self.acknowledge(out, true);
             }
-            _ if self.is_better(&head, &self.standing.head) => self.ask_for_state(out, from),
+            _ if self.is_better(theirs, self.reached()) => self.ask_for_state(out, from, term),
             _ if self.leads().is_some() => {
-                let tie = head.progress == self.standing.head.progress;
-                if tie {
+                if head.progress == self.standing.head.progress {
                     out.report(Situation::Tie);
                 }
-                out.send(from, Message::Lead { head: self.standing.head.clone() });
+                self.tell_lead(out, from);
             }
-            // A backup may hold more than a primary that did not ask it; it follows all the same.
-            _ => self.follow(out, from),
+            _ => {
+                // A backup may hold more than a primary that could not ask it. It would never
+                // acknowledge the other line, and what waits for a majority would wait for ever.
+                self.follow(out, from);
+                let held = self.held();
+                out.send(from, Message::State { held, term: None });
+            }
+        }
+    }
+
+    /// Where acknowledgements count, the primary of the latest term is right, whatever it holds.
+    fn obey(&mut self, out: &mut Outputs, from: NodeId, head: &Head, term: Epoch) {
+        if self.is_outdated(term, from) {
+            return self.object(out, from, term);
+        }
+        let in_step = self.standing.confirmed == Some((term, from));
+        match head.lineage.compare(&self.standing.head.lineage) {
+            Order::Equal => {
+                self.follow(out, from);
+                self.confirm(out, term, from);
+                self.acknowledge(out, true);
+            }
+            // An old word of the same primary.
+            Order::Before if in_step => self.acknowledge(out, true),
+            _ => self.ask_for_state(out, from, term),
         }
     }
 
     /// Follows a primary whose state is further, or at least another one.
-    fn ask_for_state(&mut self, out: &mut Outputs, from: NodeId) {
+    fn ask_for_state(&mut self, out: &mut Outputs, from: NodeId, term: Epoch) {
         self.follow(out, from);
-        out.send(from, Message::Want);
+        if self.acknowledges() && self.standing.promised < Some((term, from)) {
+            self.change(out, Change::Promised(term, from));
+        }
+        if !self.keeps_line() {
+            out.send(from, Message::Want);
+        }
     }
 
     fn follow(&mut self, out: &mut Outputs, leader: NodeId) {
         match &self.role {
             Role::Settling => {}
             Role::Primary { .. } => self.stand_down(out, Some(leader)),
-            Role::Backup { .. } | Role::Candidate { .. } => {
-                self.role = Role::Backup { leader: Some(leader) };
-            }
+            Role::Backup { .. } | Role::Candidate { .. } => self.heed(out, leader),
         }
         // Whoever heard from it knows that it can be reached.
         self.lost.remove(&leader);
     }
 
-    pub(super) fn take_state(&mut self, out: &mut Outputs, from: NodeId, held: Held) {
+    pub(super) fn take_state(
+        &mut self,
+        out: &mut Outputs,
+        from: NodeId,
+        held: Held,
+        term: Option<Epoch>,
+    ) {
         if self.is_settling() {
             return self.take_final_state(out, held);
         }
-        let outdated = held.head.lineage.head().is_some_and(|point| self.is_outdated(point));
-        if !self.is_elected_mode() || outdated {
+        if !self.is_elected_mode() {
             return;
         }
-        if !self.is_better(&held.head, &self.standing.head) {
+        if self.acknowledges() {
+            return self.take_state_of_primary(out, from, held, term);
+        }
+        if !self.is_better(held.reached(), self.reached()) {
             if self.leads().is_none() && held.head == self.standing.head {
                 self.acknowledge(out, true);
             }
             return;
         }
-        let leads = held.head.lineage.head().is_some_and(|point| point.author == from);
-        if leads {
+        let led = self.leads().is_some();
+        if term.is_some() {
             self.follow(out, from);
-        } else {
+        }
+        if self.keeps_line() {
+            return;
+        }
+        if term.is_none() {
             self.stand_down(out, None);
         }
         self.adopt(out, held);
+        self.acknowledge(out, true);
+        if led && term.is_none() {
+            // A backup holds more: whoever leads on from there does so in a new term.
+            self.stand(out);
+        }
+    }
+
+    fn take_state_of_primary(
+        &mut self,
+        out: &mut Outputs,
+        from: NodeId,
+        held: Held,
+        term: Option<Epoch>,
+    ) {
+        let Some(term) = term else { return };
+        if self.is_outdated(term, from) {
+            return self.object(out, from, term);
+        }
+        let in_step = self.standing.confirmed == Some((term, from));
+        let order = held.head.lineage.compare(&self.standing.head.lineage);
+        self.follow(out, from);
+        // Of one primary a later state is never given up for an earlier one.
+        if order == Order::After || (order != Order::Equal && !in_step) {
+            self.adopt(out, held);
+        }
+        self.confirm(out, term, from);
         self.acknowledge(out, true);
     }
 
@@ -168,12 +263,12 @@ impl Replica {
 
     /// The last own term on the line held, which is where answers to own calls are sent; another
     /// one if that is taken.
-    fn name_for_remnant(&mut self, out: &mut Outputs) -> outlast_lineage::Epoch {
+    fn name_for_remnant(&mut self, out: &mut Outputs) -> Epoch {
         let last = self.standing.head.lineage.highest_epoch(self.setup.me);
         if let Some(last) = last.filter(|last| !self.standing.remnants.contains_key(last)) {
             return last;
         }
-        let term = outlast_lineage::Epoch(self.standing.term.0 + 1);
+        let term = Epoch(self.standing.term.0 + 1);
         self.change(out, Change::Term(term));
         term
     }
@@ -192,21 +287,25 @@ impl Replica {
     pub(super) fn acknowledge_now(&mut self, out: &mut Outputs) {
         self.acknowledges_soon = false;
         if let (Role::Backup { leader: Some(leader) }, Some(point)) = (&self.role, self.point()) {
-            out.send(*leader, Message::Ack { point });
+            let confirmed = self.standing.confirmed;
+            out.send(*leader, Message::Ack { point, confirmed });
         }
     }
 
     /// Whether the state held has come further than another.
-    pub(super) fn is_further_than(&self, other: &Head) -> bool {
-        self.is_better(&self.standing.head, other)
+    pub(super) fn is_further_than(&self, other: Reached<'_>) -> bool {
+        self.is_better(self.reached(), other)
+    }
+
+    pub(super) fn reached(&self) -> Reached<'_> {
+        (&self.standing.head, self.standing.ended)
     }
 
     /// Whether one state is to be gone on from rather than another: a later one of the same line; of
-    /// two lines, one that a decision allows, then the one that has come further, then the one of
-    /// the higher replica. Where acknowledgements count, the later term comes first, because what a
-    /// majority acknowledged is in it.
-    pub(super) fn is_better(&self, one: &Head, other: &Head) -> bool {
-        match one.compare(other) {
+    /// two lines, one that a decision allows, then a complete one, then the one that has come
+    /// further, then the one of the higher replica.
+    pub(super) fn is_better(&self, one: Reached<'_>, other: Reached<'_>) -> bool {
+        match one.0.compare(other.0) {
             Order::Equal | Order::Before => false,
             Order::After => true,
             Order::Clash => self.rank(one) > self.rank(other),
@@ -215,12 +314,15 @@ impl Replica {
 
     fn rank<'head>(
         &self,
-        head: &'head Head,
-    ) -> (bool, Option<super::Term>, u64, Option<NodeId>, &'head Head) {
-        let last = head.lineage.head();
-        let term = last.map(|point| (point.epoch, point.author));
-        let term = if self.setup.acknowledge { term } else { None };
-        let author = last.map(|point| point.author);
-        (self.is_on_pinned_line(head), term, head.progress, author, head)
+        (head, ended): Reached<'head>,
+    ) -> (bool, bool, u64, Option<NodeId>, &'head Head) {
+        let author = head.lineage.head().map(|point| point.author);
+        (self.is_on_pinned_line(head), ended, head.progress, author, head)
+    }
+}
+
+impl Held {
+    pub(super) const fn reached(&self) -> Reached<'_> {
+        (&self.head, self.ended)
     }
 }

@@ -2,24 +2,22 @@
 
 use outlast_lineage::{Epoch, NodeId, Point};
 
-use super::{
-    Change, Choice, Head, Held, Message, Note, Output, Outputs, Payload, Replica, Role, Timer,
-};
+use super::{Change, Choice, Head, Held, Message, Note, Output, Outputs, Payload, Replica, Role};
 
 impl Replica {
     /// The execution is made known: the highest replica is the first primary, without an election.
     pub(super) fn begin(&mut self, out: &mut Outputs) {
-        let highest = self.setup.members.last().copied();
-        if !self.is_elected_mode() || highest == Some(self.setup.me) {
-            let term = Epoch(self.standing.term.0 + 1);
-            self.change(out, Change::Term(term));
+        let highest = *self.setup.members.last().expect("this replica is a member");
+        // Everyone knows of the first term: whoever stands later does so in a later one.
+        let term = Epoch(self.standing.term.0 + 1);
+        self.change(out, Change::Term(term));
+        if !self.is_elected_mode() || highest == self.setup.me {
             return self.lead(out, term);
         }
-        self.role = Role::Backup { leader: highest };
-        if highest.is_some_and(|leader| self.lost.contains(&leader)) {
+        if self.lost.contains(&highest) {
             return self.stand(out);
         }
-        out.timer(Timer::WordOverdue, self.setup.patience);
+        self.heed(out, highest);
     }
 
     /// Begins to execute in a term that is written down.
@@ -27,12 +25,17 @@ impl Replica {
         self.role = Role::Primary { term };
         self.acknowledged.clear();
         self.proposed = None;
+        (self.reminded, self.told) = (0, 0);
+        if self.acknowledges() {
+            self.change(out, Change::Confirmed(term, self.setup.me));
+        }
         if self.standing.head.lineage.number() == 0 {
             self.untouched = true;
             return out.list.push(Output::Start);
         }
         if self.is_elected_mode() {
-            self.tell_all(out, &Message::Lead { head: self.standing.head.clone() });
+            let (head, ended) = (self.standing.head.clone(), self.standing.ended);
+            self.tell_all(out, &Message::Lead { head, term, ended });
             self.expect_answers(out);
         }
         if self.untouched {
@@ -70,7 +73,7 @@ impl Replica {
                 }
                 Payload::State(state) => {
                     let head = self.standing.head.clone();
-                    Message::State { held: Held { head, ended, state } }
+                    Message::State { held: Held { head, ended, state }, term: Some(term) }
                 }
             };
             self.tell_all(out, &message);
@@ -79,12 +82,24 @@ impl Replica {
         self.seek_end(out);
     }
 
-    pub(super) fn take_acknowledgement(&mut self, out: &mut Outputs, from: NodeId, point: Point) {
-        if self.leads().is_none() || !self.standing.head.lineage.contains(&point) {
+    pub(super) fn take_acknowledgement(
+        &mut self,
+        out: &mut Outputs,
+        from: NodeId,
+        point: Point,
+        confirmed: Option<super::Term>,
+    ) {
+        let Some(term) = self.leads() else { return };
+        if !self.standing.head.lineage.contains(&point) {
+            return;
+        }
+        if self.acknowledges() && confirmed != Some((term, self.setup.me)) {
+            // It was said to an earlier primary, and may not be true any more.
             return;
         }
         let known = self.acknowledged.entry(from).or_default();
         *known = point.number.max(*known);
+        self.propose_wanted(out);
         self.seek_end(out);
     }
 
@@ -93,7 +108,7 @@ impl Replica {
         let mut stored: Vec<u64> = self.acknowledged.values().copied().collect();
         stored.push(self.standing.head.lineage.number());
         stored.sort_unstable_by(|one, other| other.cmp(one));
-        stored.get(self.quorum() - 1).copied().unwrap_or(0)
+        stored.get(self.setup.quorum() - 1).copied().unwrap_or(0)
     }
 
     /// Whether a call that was intended in a state of this line may leave now.
@@ -101,15 +116,18 @@ impl Replica {
         if self.leads().is_none() {
             return false;
         }
-        if self.setup.acknowledge && self.at_majority() < number {
+        if self.acknowledges() && self.at_majority() < number {
             return false;
         }
         !self.is_over_budget()
     }
 
-    /// Whether undoing what no majority knows of would cost more than is tolerated.
+    /// Whether undoing what no majority knows of would cost more than is tolerated. Whoever runs
+    /// alone on purpose tolerates it.
     pub fn is_over_budget(&self) -> bool {
-        let Some(budget) = self.setup.budget else { return false };
+        let Some(budget) = self.setup.budget.filter(|_| self.is_elected_mode()) else {
+            return false;
+        };
         let known = self.at_majority();
         let at_risk = self.standing.records.values().filter(|record| known < record.intended);
         budget < at_risk.map(|record| record.cost).sum()
@@ -126,6 +144,10 @@ impl Replica {
         if self.leads().is_some() && !self.is_decided_up_to(number) {
             self.wanted = self.wanted.max(Some(number));
             self.propose_wanted(out);
+            if self.wanted.is_some() && self.proposed.is_none() {
+                // A majority must have the state before it is decided on: now it is urgent.
+                self.remind_backups(out);
+            }
         }
     }
 
@@ -133,6 +155,9 @@ impl Replica {
         let Some(number) = self.wanted else { return };
         if self.is_decided_up_to(number) {
             self.wanted = None;
+            return;
+        }
+        if !self.may_be_proposed(number) {
             return;
         }
         let lineage = self.standing.head.lineage.prefix(number);
@@ -145,7 +170,7 @@ impl Replica {
             return;
         }
         let number = self.standing.head.lineage.number();
-        if !self.is_elected_mode() || number <= self.at_majority() {
+        if self.may_be_proposed(number) {
             let lineage = self.standing.head.lineage.clone();
             self.propose(out, Choice { lineage, is_final: true });
         }
@@ -156,6 +181,9 @@ impl Replica {
         let extends = self.standing.pinned().is_none_or(|pinned| choice.lineage.extends(pinned));
         if extends && self.proposed != Some(instance) {
             self.proposed = Some(instance);
+            if !choice.is_final && self.is_elected_mode() {
+                self.change(out, Change::Pledged(instance));
+            }
             out.list.push(Output::Propose { instance, choice });
         }
     }
@@ -192,10 +220,36 @@ impl Replica {
             .filter(|peer| self.acknowledged.get(peer).is_none_or(|known| *known < number))
             .collect();
         for peer in &behind {
-            out.send(*peer, Message::Lead { head: self.standing.head.clone() });
+            self.tell_lead(out, *peer);
         }
         if !behind.is_empty() {
             self.expect_answers(out);
+        }
+    }
+
+    /// Whoever keeps another line that it proposed does not take up this one. When everyone had time
+    /// to, it is proposed all the same, or two lines of which neither is at a majority would wait
+    /// for each other.
+    pub(super) fn end_waiting(&mut self, out: &mut Outputs) {
+        let reachable = self.peers().filter(|peer| !self.lost.contains(peer)).count() + 1;
+        if self.setup.quorum() <= reachable {
+            self.told = self.reminded;
+            self.reminded = self.standing.head.lineage.number();
+            self.propose_wanted(out);
+            self.seek_end(out);
+        }
+    }
+
+    /// Whether a state may be proposed: a majority has it, so that it survives its proposer.
+    fn may_be_proposed(&self, number: u64) -> bool {
+        let told = if self.setup.acknowledge { 0 } else { self.told };
+        !self.is_elected_mode() || number <= self.at_majority().max(told)
+    }
+
+    pub(super) fn tell_lead(&self, out: &mut Outputs, to: NodeId) {
+        if let Some(term) = self.leads() {
+            let (head, ended) = (self.standing.head.clone(), self.standing.ended);
+            out.send(to, Message::Lead { head, term, ended });
         }
     }
 
@@ -203,7 +257,7 @@ impl Replica {
     pub(super) fn provide(&mut self, out: &mut Outputs, to: NodeId) {
         if 0 < self.standing.head.lineage.number() {
             let held = self.held();
-            out.send(to, Message::State { held });
+            out.send(to, Message::State { held, term: self.leads() });
         }
     }
 
@@ -215,7 +269,7 @@ impl Replica {
 
     pub(super) fn answer_inquiry(&mut self, out: &mut Outputs, from: NodeId) {
         if self.leads().is_some() && self.is_elected_mode() {
-            out.send(from, Message::Lead { head: self.standing.head.clone() });
+            self.tell_lead(out, from);
         } else {
             out.send(from, Message::StoodDown { leader: self.leader() });
         }

@@ -3,6 +3,8 @@
 use minicbor::{Decode, Encode};
 use outlast_lineage::{EffectId, Epoch, Head, Lineage, NodeId, OperationKey, Point};
 
+use super::Term;
+
 /// What one replica says to another.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 pub enum Message {
@@ -34,6 +36,12 @@ pub enum Message {
         /// Its state.
         #[n(0)]
         head: Head,
+        /// The term in which it is primary.
+        #[n(1)]
+        term: Epoch,
+        /// Whether that is the end of the run.
+        #[n(2)]
+        ended: bool,
     },
     /// The sender wants the whole state of the receiver.
     #[n(2)]
@@ -44,6 +52,9 @@ pub enum Message {
         /// Which one.
         #[n(0)]
         held: Held,
+        /// The term in which the sender is primary, if it is.
+        #[n(1)]
+        term: Option<Epoch>,
     },
     /// The sender has this state on its disk.
     #[n(4)]
@@ -51,6 +62,9 @@ pub enum Message {
         /// The state.
         #[n(0)]
         point: Point,
+        /// The primary whose line it was made the same as, if acknowledgements count.
+        #[n(1)]
+        confirmed: Option<Term>,
     },
     /// The sender wants to be primary (REQ_VOTE).
     #[n(5)]
@@ -74,8 +88,11 @@ pub enum Message {
         /// Its state, if it has come further than the candidate.
         #[n(2)]
         held: Option<Held>,
+        /// The last primary whose line that state was made the same as, if acknowledgements count.
+        #[n(3)]
+        confirmed: Option<Term>,
     },
-    /// The sender objects (REJECT).
+    /// The sender objects (REJECT); also what it answers to a primary whose time it knows to be over.
     #[n(7)]
     Reject {
         /// The term of the request.
@@ -198,7 +215,7 @@ impl Message {
     /// The state that is to be filled in before the message leaves.
     pub fn held_mut(&mut self) -> Option<&mut Held> {
         match self {
-            Self::State { held } => Some(held),
+            Self::State { held, .. } => Some(held),
             Self::Vote { held, .. } | Self::RecoveryReply { held, .. } => held.as_mut(),
             _ => None,
         }

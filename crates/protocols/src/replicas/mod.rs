@@ -21,8 +21,10 @@
 
 mod electing;
 mod following;
+mod input;
 mod leading;
 mod message;
+mod output;
 mod settling;
 mod standing;
 #[cfg(test)]
@@ -33,8 +35,12 @@ use std::time::Duration;
 
 use outlast_lineage::{EffectId, Epoch, Head, NodeId, Point, Time};
 
+pub use input::{Input, Payload, Timer};
 pub use message::{Asked, Choice, Held, Message};
+pub use output::{Output, Situation};
 pub use standing::{Change, Note, Record, Remnant, Standing, Term, Verdict};
+
+use output::Outputs;
 
 /// How replicas of one execution are to behave. The same at all of them, but for `me`.
 #[derive(Clone, PartialEq, Debug)]
@@ -55,6 +61,18 @@ pub struct Setup {
     pub election_wait: Duration,
     /// After how long something that should have come is asked for again.
     pub patience: Duration,
+}
+
+impl Setup {
+    /// How many votes a candidate needs: where acknowledgements of a majority count, it must have
+    /// heard of all that a majority acknowledged.
+    pub fn votes_needed(&self) -> usize {
+        if self.acknowledge { self.votes.max(self.quorum()) } else { self.votes }
+    }
+
+    fn quorum(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
 }
 
 /// Who executes.
@@ -88,6 +106,18 @@ pub struct Replica {
     ordered: BTreeSet<EffectId>,
     /// Until then, lower candidates get this replica's vote: it tried and could not win.
     yields_until: Time,
+    /// How often in a row it asked for votes and did not get enough.
+    failures: u32,
+    /// Whether a word of the primary came since it was last looked for.
+    heard: bool,
+    /// How often the primary was asked for a word in vain.
+    unanswered: u32,
+    /// For how many patiences no word of the primary is needed.
+    calm: u32,
+    /// The number of the newest state of this primary that everyone was reminded of.
+    reminded: u64,
+    /// The number of the newest one that everyone had time to take up.
+    told: u64,
     /// Whether the state held is as this replica left it as primary, in this life.
     untouched: bool,
     /// Whether the owner was told that it ended.
@@ -96,204 +126,24 @@ pub struct Replica {
     resends: bool,
 }
 
+/// A state that a voter offers, and the last primary whose line it was made the same as.
+#[derive(Clone, PartialEq, Debug)]
+struct Offer {
+    held: Held,
+    confirmed: Option<Term>,
+}
+
 /// What a replica is doing.
 #[derive(Clone, PartialEq, Debug)]
 enum Role {
     /// It follows, or waits for someone to follow.
     Backup { leader: Option<NodeId> },
     /// It asked for votes.
-    Candidate { term: Epoch, votes: BTreeSet<NodeId>, best: Option<Held>, rejected: bool },
+    Candidate { term: Epoch, votes: BTreeSet<NodeId>, best: Option<Offer>, rejected: bool },
     /// It executes.
     Primary { term: Epoch },
     /// A run was decided on.
     Settling,
-}
-
-/// What a replica can be told.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Input {
-    /// The execution was made known here; the first input of the first life.
-    Begun,
-    /// The machine was made from its standing; the first input of every later life.
-    Restarted,
-    /// A message arrived.
-    Received {
-        /// Who sent it, as the channel says.
-        from: NodeId,
-        /// What it says.
-        message: Message,
-    },
-    /// The time of a timer has come.
-    TimerFired(Timer),
-    /// A peer can no longer be reached.
-    PeerLost(NodeId),
-    /// A peer can be reached again.
-    PeerFound(NodeId),
-    /// A peer is lost for good: its id never comes back. That is the owner's to know.
-    Fenced(NodeId),
-    /// The owner advanced the execution, as the primary that this replica is.
-    Advanced {
-        /// What changed.
-        payload: Payload,
-        /// How many activities are complete.
-        progress: u64,
-        /// Whether that is the end.
-        ended: bool,
-        /// What it did to the world outside.
-        notes: Vec<Note>,
-    },
-    /// Something may leave only if the line up to this state is decided to be the one that counts.
-    DecisionWanted {
-        /// The number of the state.
-        number: u64,
-    },
-    /// Consensus decided.
-    Decided {
-        /// The how manieth decision of this execution.
-        instance: u32,
-        /// What.
-        choice: Choice,
-    },
-    /// Effects on lost lines are undone.
-    Undone(Vec<EffectId>),
-}
-
-/// How a state is passed on.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Payload {
-    /// By what changed.
-    Delta(Vec<u8>),
-    /// Whole.
-    State(Vec<u8>),
-}
-
-/// What a replica wants done. Each waits for all changes ordered before it.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Output {
-    /// Write this change down.
-    Persist(Change),
-    /// Send a message. If it carries a state (`Message::held_mut`), the owner fills in the one that
-    /// is held now.
-    Send {
-        /// To whom.
-        to: NodeId,
-        /// What.
-        message: Message,
-    },
-    /// Give `Input::TimerFired` at this time.
-    SetTimer {
-        /// Which timer.
-        timer: Timer,
-        /// When.
-        at: Time,
-    },
-    /// This replica is primary and nothing has happened yet: begin.
-    Start,
-    /// This replica is primary: go on from the state held, and ask again for all that is open.
-    GoOn,
-    /// This replica is primary again, and nothing has changed since it was: go on as if it had been
-    /// all the time.
-    Resume,
-    /// Begin nothing new: this replica is no longer primary.
-    Stop,
-    /// The state held goes on by this delta.
-    Apply(Vec<u8>),
-    /// Keep a copy of the state held, under this term, for calls whose answers are still to come.
-    Spare(Epoch),
-    /// This state takes the place of the one held.
-    Adopt {
-        /// The state.
-        state: Vec<u8>,
-        /// Keep the one held before, under this term: own effects on it may have to be undone.
-        remnant: Option<Epoch>,
-    },
-    /// Have consensus decide.
-    Propose {
-        /// The how manieth decision of this execution.
-        instance: u32,
-        /// What is proposed.
-        choice: Choice,
-    },
-    /// The state held is the decided end: tell whoever waits.
-    Concluded,
-    /// Undo these effects on a lost line; `Input::Undone` follows when they are.
-    Undo {
-        /// The remnant.
-        line: Epoch,
-        /// The effects.
-        effects: Vec<EffectId>,
-    },
-    /// All that this replica did is kept or undone: it could forget.
-    Settled,
-    /// Something worth telling happened.
-    Report(Situation),
-}
-
-/// What a replica waits for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Timer {
-    /// Objections should have come.
-    ElectionOver,
-    /// It may ask for votes again.
-    RetryElection,
-    /// What was sent should have been answered.
-    AnswersOverdue,
-    /// The primary should be told how far this replica has stored its states.
-    AcknowledgementDue,
-    /// A word of the primary should have come.
-    WordOverdue,
-}
-
-/// Situations that are worth telling, and that tests want to have seen.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Situation {
-    /// It asked for votes.
-    Candidacy,
-    /// It has not enough votes and waits.
-    TooFewVotes,
-    /// Someone objected.
-    Rejected,
-    /// It became primary.
-    Elected,
-    /// It took over a state that someone else had brought further than itself.
-    TookOverFurther,
-    /// It took over an older state than another replica that it could not reach might hold.
-    TookOverWithoutAll,
-    /// It met another primary that had come further, and stopped.
-    StoodDown,
-    /// It met another primary with equal progress.
-    Tie,
-    /// It lost a line with effects of its own on it.
-    LineLost,
-    /// A line was decided on before the end, for an activity that can be neither undone nor repeated.
-    PivotDecided,
-    /// A run was decided on.
-    RunDecided,
-    /// An undo waits for those of others.
-    UndoWithheld,
-    /// An effect is kept because the decided run has it by the same key.
-    KeptByKey,
-}
-
-impl Situation {
-    /// One word for it, as programs read it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Candidacy => "candidacy",
-            Self::TooFewVotes => "too-few-votes",
-            Self::Rejected => "rejected",
-            Self::Elected => "elected",
-            Self::TookOverFurther => "took-over-further",
-            Self::TookOverWithoutAll => "took-over-without-all",
-            Self::StoodDown => "stood-down",
-            Self::Tie => "tie",
-            Self::LineLost => "line-lost",
-            Self::PivotDecided => "pivot-decided",
-            Self::RunDecided => "run-decided",
-            Self::UndoWithheld => "undo-withheld",
-            Self::KeptByKey => "kept-by-key",
-        }
-    }
 }
 
 impl Replica {
@@ -317,6 +167,12 @@ impl Replica {
             allowed: BTreeMap::new(),
             ordered: BTreeSet::new(),
             yields_until: Time::from_micros(0),
+            failures: 0,
+            heard: false,
+            unanswered: 0,
+            calm: 1,
+            reminded: 0,
+            told: 0,
             untouched: false,
             concluded: false,
             acknowledges_soon: false,
@@ -330,7 +186,9 @@ impl Replica {
         match input {
             Input::Begun => self.begin(&mut out),
             Input::Restarted => self.restart(&mut out),
-            Input::Received { from, message } if self.is_peer(from) => {
+            Input::Received { from, message }
+                if self.is_peer(from) && !self.fenced.contains(&from) =>
+            {
                 self.receive(&mut out, from, message);
             }
             Input::Received { .. } => {}
@@ -349,6 +207,7 @@ impl Replica {
     }
 
     fn receive(&mut self, out: &mut Outputs, from: NodeId, message: Message) {
+        self.heard |= message.is_a_word() && self.leader() == Some(from);
         if let Some(instance) = self.standing.decisions.checked_sub(1)
             && let Some(choice) = self.standing.final_choice()
             && message.is_of_a_run()
@@ -365,12 +224,18 @@ impl Replica {
                 let news = following::News { base, next, progress, ended, urgent };
                 self.take_update(out, from, news, delta);
             }
-            Message::Lead { head } => self.take_lead(out, from, head),
+            Message::Lead { head, term, ended } => {
+                self.take_lead(out, from, (&head, ended), term);
+            }
             Message::Want => self.provide(out, from),
-            Message::State { held } => self.take_state(out, from, held),
-            Message::Ack { point } => self.take_acknowledgement(out, from, point),
+            Message::State { held, term } => self.take_state(out, from, held, term),
+            Message::Ack { point, confirmed } => {
+                self.take_acknowledgement(out, from, point, confirmed);
+            }
             Message::RequestVote { term, head } => self.take_request(out, from, term, &head),
-            Message::Vote { term, held, .. } => self.take_vote(from, term, held),
+            Message::Vote { term, held, confirmed, .. } => {
+                self.take_vote(from, term, held.map(|held| Offer { held, confirmed }));
+            }
             Message::Reject { term, known, leader } => {
                 self.take_rejection(out, from, term, known, leader);
             }
@@ -410,7 +275,8 @@ impl Replica {
         }
         match self.role {
             Role::Primary { .. } if self.is_elected_mode() => {
-                out.send(peer, Message::Lead { head: self.standing.head.clone() });
+                self.tell_lead(out, peer);
+                self.expect_answers(out);
             }
             Role::Backup { leader: None } => self.stand(out),
             Role::Settling => self.send_again(out),
@@ -429,7 +295,10 @@ impl Replica {
     fn send_again(&mut self, out: &mut Outputs) {
         self.resends = false;
         match self.role {
-            Role::Primary { .. } => self.remind_backups(out),
+            Role::Primary { .. } => {
+                self.remind_backups(out);
+                self.end_waiting(out);
+            }
             Role::Settling => self.settle_again(out),
             _ => {}
         }
@@ -468,8 +337,18 @@ impl Replica {
         self.setup.mode == Mode::Elected
     }
 
-    fn quorum(&self) -> usize {
-        self.setup.members.len() / 2 + 1
+    /// Whether calls and acknowledgements wait for each other. Who runs alone waits for nobody.
+    fn acknowledges(&self) -> bool {
+        self.setup.acknowledge && self.is_elected_mode()
+    }
+
+    /// Whether the line held may have been proposed: until something is decided, it is not given
+    /// up, or nobody might hold what is decided on. Where acknowledgements count, every later line
+    /// goes on from what a majority has.
+    fn keeps_line(&self) -> bool {
+        let proposed =
+            self.standing.ended || self.standing.pledged == Some(self.standing.decisions);
+        proposed && !self.setup.acknowledge && self.is_on_pinned_line(&self.standing.head)
     }
 
     /// The primary that this replica follows, or itself.
@@ -520,6 +399,11 @@ impl Replica {
 }
 
 impl Message {
+    /// Whether it is what only a primary says.
+    const fn is_a_word(&self) -> bool {
+        matches!(self, Self::Update { .. } | Self::Lead { .. } | Self::State { .. })
+    }
+
     /// Whether it is said while nobody knows of a final decision.
     const fn is_of_a_run(&self) -> bool {
         matches!(
@@ -531,30 +415,5 @@ impl Message {
                 | Self::RecoveryRequest { .. }
                 | Self::Inquire
         )
-    }
-}
-
-/// What a step wants done so far.
-#[derive(Debug)]
-struct Outputs {
-    now: Time,
-    list: Vec<Output>,
-}
-
-impl Outputs {
-    const fn new(now: Time) -> Self {
-        Self { now, list: Vec::new() }
-    }
-
-    fn send(&mut self, to: NodeId, message: Message) {
-        self.list.push(Output::Send { to, message });
-    }
-
-    fn timer(&mut self, timer: Timer, after: Duration) {
-        self.list.push(Output::SetTimer { timer, at: self.now.after(after) });
-    }
-
-    fn report(&mut self, situation: Situation) {
-        self.list.push(Output::Report(situation));
     }
 }

@@ -43,6 +43,14 @@ pub struct Standing {
     /// Whether all that it did is kept or undone.
     #[n(7)]
     pub settled: bool,
+    /// The last primary whose line the state held was made the same as, if acknowledgements count:
+    /// whatever a majority acknowledged is where this is highest.
+    #[n(9)]
+    pub confirmed: Option<Term>,
+    /// The decision for which it proposed the line held: until it is made, that line is kept, or
+    /// nobody might hold what is decided on.
+    #[n(10)]
+    pub pledged: Option<u32>,
 }
 
 /// One effect of this replica (the paper's execution record). Written before the call leaves.
@@ -187,6 +195,12 @@ pub enum Change {
         #[n(0)]
         remnant: Epoch,
     },
+    /// The state held is the one of this primary.
+    #[n(8)]
+    Confirmed(#[n(0)] Epoch, #[n(1)] NodeId),
+    /// It is about to propose the line held for a decision.
+    #[n(9)]
+    Pledged(#[n(0)] u32),
 }
 
 impl Standing {
@@ -218,6 +232,12 @@ impl Standing {
             }
             Change::Settled => self.settled = true,
             Change::Spared { remnant } => self.spare(*remnant),
+            Change::Pledged(instance) => self.pledged = Some(*instance),
+            Change::Confirmed(term, node) => {
+                let term = Some((*term, *node));
+                self.promised = self.promised.max(term);
+                self.confirmed = self.confirmed.max(term);
+            }
         }
     }
 
@@ -255,10 +275,24 @@ impl Standing {
             let lineage = self.head.lineage.clone();
             self.remnants.insert(term, Remnant { lineage, records: lost });
         }
+        self.regain(&head.lineage);
         self.head = head.clone();
         self.ended = ended;
         let highest = head.lineage.segments().iter().map(|segment| segment.epoch).max();
         self.term = self.term.max(highest.unwrap_or_default());
+    }
+
+    /// A line that was lost may come back, because someone else went on from it: what it had taken
+    /// up counts again.
+    fn regain(&mut self, line: &Lineage) {
+        for remnant in self.remnants.values_mut() {
+            let common = remnant.lineage.common_prefix(line);
+            let (lost, regained) = std::mem::take(&mut remnant.records)
+                .into_iter()
+                .partition(|(_, record)| record.is_lost_after(common));
+            remnant.records = lost;
+            self.records.extend(regained);
+        }
     }
 
     fn spare(&mut self, remnant: Epoch) {

@@ -1,0 +1,78 @@
+//! What a replica can be told.
+
+use outlast_lineage::{EffectId, NodeId};
+
+use super::{Choice, Message, Note};
+
+/// What a replica can be told.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Input {
+    /// The execution was made known here; the first input of the first life.
+    Begun,
+    /// The machine was made from its standing; the first input of every later life.
+    Restarted,
+    /// A message arrived.
+    Received {
+        /// Who sent it, as the channel says.
+        from: NodeId,
+        /// What it says.
+        message: Message,
+    },
+    /// The time of a timer has come.
+    TimerFired(Timer),
+    /// A peer can no longer be reached.
+    PeerLost(NodeId),
+    /// A peer can be reached again.
+    PeerFound(NodeId),
+    /// A peer is lost for good: its id never comes back. That is the owner's to know.
+    Fenced(NodeId),
+    /// The owner advanced the execution, as the primary that this replica is.
+    Advanced {
+        /// What changed.
+        payload: Payload,
+        /// How many activities are complete.
+        progress: u64,
+        /// Whether that is the end.
+        ended: bool,
+        /// What it did to the world outside.
+        notes: Vec<Note>,
+    },
+    /// Something may leave only if the line up to this state is decided to be the one that counts.
+    DecisionWanted {
+        /// The number of the state.
+        number: u64,
+    },
+    /// Consensus decided.
+    Decided {
+        /// The how manieth decision of this execution.
+        instance: u32,
+        /// What.
+        choice: Choice,
+    },
+    /// Effects on lost lines are undone.
+    Undone(Vec<EffectId>),
+}
+
+/// How a state is passed on.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Payload {
+    /// By what changed.
+    Delta(Vec<u8>),
+    /// Whole.
+    State(Vec<u8>),
+}
+
+/// What a replica waits for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Timer {
+    /// Objections should have come.
+    ElectionOver,
+    /// It may ask for votes again.
+    RetryElection,
+    /// What was sent should have been answered.
+    AnswersOverdue,
+    /// The primary should be told how far this replica has stored its states.
+    AcknowledgementDue,
+    /// A word of the primary should have come.
+    WordOverdue,
+}

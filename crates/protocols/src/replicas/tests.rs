@@ -1,1 +1,0 @@
-//! Claims of the paper and of the design, step by step.

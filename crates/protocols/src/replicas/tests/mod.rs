@@ -1,0 +1,9 @@
+//! Claims of the paper, the mends of its gaps, and whole worlds of replicas under random faults.
+
+mod flow;
+mod owner;
+mod paper;
+mod provider;
+mod random;
+mod steps;
+mod world;
