@@ -1,9 +1,11 @@
 //! Claims of the paper, the mends of its gaps, and whole worlds of replicas under random faults.
 
 mod flow;
+mod mends;
 mod owner;
 mod paper;
 mod provider;
 mod random;
 mod steps;
+mod termination;
 mod world;
