@@ -16,6 +16,7 @@
 //! - A replica that knows the final decision neither votes nor runs.
 //! - The state held is the one that `Standing::head` names; the owner keeps the state itself.
 //! - Own effects are on the line held or in exactly one remnant, until they are gone.
+//! - A line that this replica may have proposed is kept until something is decided.
 //!
 //! Consensus and forgetting are other machines; the owner runs them. See `docs/protocols/replicas.md`.
 

@@ -10,8 +10,7 @@ use super::super::{
 };
 use super::steps::{
     NOW, acknowledging, active, advance, begun, decide, done, effect, elect, finish, fire, head,
-    held, intended, key, lead, line, lose, point, receive, request, said_to, setup, state, update,
-    vote,
+    intended, key, lead, line, lose, point, receive, request, said_to, setup, state, update,
 };
 use super::world::{Terms, World};
 
@@ -337,58 +336,6 @@ fn a_line_proposed_for_a_pivot_is_kept_until_the_decision() {
     assert_eq!(primary.head().lineage, line(&[(3, 1, 1)]));
     primary.step(NOW, Input::Decided { instance: 0, choice });
     assert!(primary.is_decided_up_to(1));
-}
-
-/// What a majority acknowledged to a new primary is not given up for a line of a later state that
-/// no majority ever had (in Raft's paper this is figure 8).
-#[test]
-fn what_was_acknowledged_again_outranks_later_states_of_earlier_terms() {
-    let old = head(&[(3, 1, 2)], 1);
-    let stray = head(&[(3, 1, 1), (2, 2, 2)], 2);
-    let mut voter = begun(acknowledging(1, 5));
-    receive(&mut voter, 5, state(1, head(&[(5, 1, 1)], 0)));
-    receive(&mut voter, 3, state(3, old.clone()));
-    assert_eq!(voter.standing().confirmed, Some((Epoch(3), NodeId(3))), "of a state of term 1");
-
-    let mut candidate = begun(acknowledging(4, 5));
-    receive(&mut candidate, 2, state(2, stray));
-    lose(&mut candidate, 2);
-    let term = candidate.standing().term;
-    let confirmed = voter.standing().confirmed;
-    let offer = Some(held(old.clone()));
-    let granted = Message::Vote { term, head: old.clone(), held: offer, confirmed };
-    receive(&mut candidate, 1, granted);
-    receive(&mut candidate, 3, vote(term, None));
-    fire(&mut candidate, Timer::ElectionOver);
-    assert_eq!((candidate.leads(), candidate.head()), (Some(term), &old));
-}
-
-/// A new primary is acknowledged before its first own state: what was open may be waiting for it.
-#[test]
-fn a_new_primary_is_acknowledged_for_a_state_that_is_not_its_own() {
-    let shared = head(&[(3, 1, 1)], 0);
-    let mut voter = begun(acknowledging(1, 3));
-    receive(&mut voter, 3, state(1, shared.clone()));
-    voter.step(NOW, Input::PeerLost(NodeId(3)));
-    receive(&mut voter, 2, request(5, shared.clone()));
-    let outputs = receive(&mut voter, 2, lead(5, shared));
-    let confirmed = Some((Epoch(5), NodeId(2)));
-    assert_eq!(said_to(&outputs, 2), [&Message::Ack { point: point(3, 1, 1), confirmed }]);
-}
-
-/// Where acknowledgements count, a minority of votes is not enough, whatever was asked for.
-#[test]
-fn acknowledgements_need_a_majority_of_votes() {
-    assert_eq!(acknowledging(1, 5).votes_needed(), 3);
-    assert_eq!(setup(1, 5, 1).votes_needed(), 1);
-}
-
-/// The first term is everyone's, so that no candidate can be primary in a term before it.
-#[test]
-fn nobody_stands_in_the_first_term() {
-    let mut backup = begun(acknowledging(1, 3));
-    lose(&mut backup, 3);
-    assert_eq!(backup.standing().term, Epoch(2));
 }
 
 /// A primary may be gone although its node answers; a backup asks, and in the end stands.

@@ -1,5 +1,6 @@
 //! Claims of the paper, the mends of its gaps, and whole worlds of replicas under random faults.
 
+mod acknowledging;
 mod flow;
 mod mends;
 mod owner;

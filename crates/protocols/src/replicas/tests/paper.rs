@@ -294,3 +294,25 @@ fn a_primary_over_its_budget_pauses_until_a_majority_follows() {
     receive(&mut primary, 1, Message::Ack { point: point(3, 1, 2), confirmed: None });
     assert!(!primary.is_over_budget() && primary.may_leave(2));
 }
+
+/// 4.2: "r sends an update containing the produced execution state to all replicas"; nothing else
+/// is said for an activity, but that acknowledgements come together.
+#[test]
+fn an_activity_costs_one_update_for_each_backup() {
+    for acknowledge in [false, true] {
+        let terms = Terms { acknowledge, ..Terms::of(3, 1, 10) };
+        let mut world = World::new(7, terms);
+        let settled = |world: &World| world.owners().all(|owner| owner.replica.standing().settled);
+        assert!(world.run_until(20_000, settled));
+        assert_eq!(world.sent["Update"], 2 * 10);
+        assert_eq!(world.sent["State"], 2, "the beginning is sent whole");
+        let acknowledgements = world.sent["Ack"];
+        assert!(if acknowledge { acknowledgements == 2 * 11 } else { acknowledgements <= 2 * 11 });
+        let others = world
+            .sent
+            .iter()
+            .filter(|(name, _)| !["Update", "State", "Ack"].contains(&name.as_str()));
+        let others: u64 = others.map(|(_, count)| count).sum();
+        assert!(others <= 12, "reminders, and looking after the primary: {:?}", world.sent);
+    }
+}

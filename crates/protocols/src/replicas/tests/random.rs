@@ -8,7 +8,7 @@ use super::flow::{Activity, Plan};
 use super::world::{Dice, Terms, World};
 
 /// How many worlds the test run looks at; `REPLICA_WORLDS` asks for more, `REPLICA_SEED` for one.
-const WORLDS: u64 = 500;
+const WORLDS: u64 = 1000;
 /// How long after the last fault everything must be settled.
 const BOUND: u64 = 60_000;
 

@@ -1,0 +1,105 @@
+//! Where a call waits for a majority: what was acknowledged is never given up, so that passive
+//! replication undoes nothing. The paper has no acknowledgements.
+
+use outlast_lineage::{Epoch, NodeId};
+
+use super::super::{Input, Message, Timer};
+use super::steps::{
+    NOW, acknowledging, advance, begun, fire, head, held, lead, lose, point, receive, request,
+    said_to, setup, state, vote,
+};
+
+/// What a majority acknowledged to a new primary is not given up for a line of a later state that
+/// no majority ever had (in Raft's paper this is figure 8).
+#[test]
+fn what_was_acknowledged_again_outranks_later_states_of_earlier_terms() {
+    let old = head(&[(3, 1, 2)], 1);
+    let stray = head(&[(3, 1, 1), (2, 2, 2)], 2);
+    let mut voter = begun(acknowledging(1, 5));
+    receive(&mut voter, 5, state(1, head(&[(5, 1, 1)], 0)));
+    receive(&mut voter, 3, state(3, old.clone()));
+    assert_eq!(voter.standing().confirmed, Some((Epoch(3), NodeId(3))), "of a state of term 1");
+
+    let mut candidate = begun(acknowledging(4, 5));
+    receive(&mut candidate, 2, state(2, stray));
+    lose(&mut candidate, 2);
+    let term = candidate.standing().term;
+    let confirmed = voter.standing().confirmed;
+    let offer = Some(held(old.clone()));
+    let granted = Message::Vote { term, head: old.clone(), held: offer, confirmed };
+    receive(&mut candidate, 1, granted);
+    receive(&mut candidate, 3, vote(term, None));
+    fire(&mut candidate, Timer::ElectionOver);
+    assert_eq!((candidate.leads(), candidate.head()), (Some(term), &old));
+}
+
+/// A new primary is acknowledged before its first own state: what was open may be waiting for it.
+#[test]
+fn a_new_primary_is_acknowledged_for_a_state_that_is_not_its_own() {
+    let shared = head(&[(3, 1, 1)], 0);
+    let mut voter = begun(acknowledging(1, 3));
+    receive(&mut voter, 3, state(1, shared.clone()));
+    voter.step(NOW, Input::PeerLost(NodeId(3)));
+    receive(&mut voter, 2, request(5, shared.clone()));
+    let outputs = receive(&mut voter, 2, lead(5, shared));
+    let confirmed = Some((Epoch(5), NodeId(2)));
+    assert_eq!(said_to(&outputs, 2), [&Message::Ack { point: point(3, 1, 1), confirmed }]);
+}
+
+/// Where acknowledgements count, a minority of votes is not enough, whatever was asked for.
+#[test]
+fn acknowledgements_need_a_majority_of_votes() {
+    assert_eq!(acknowledging(1, 5).votes_needed(), 3);
+    assert_eq!(setup(1, 5, 1).votes_needed(), 1);
+}
+
+/// The first term is everyone's, so that no candidate can be primary in a term before it.
+#[test]
+fn nobody_stands_in_the_first_term() {
+    let mut backup = begun(acknowledging(1, 3));
+    lose(&mut backup, 3);
+    assert_eq!(backup.standing().term, Epoch(2));
+}
+
+/// Whoever promised a later term does not vote for an earlier one, and says which it should be.
+#[test]
+fn a_candidate_in_a_term_that_is_over_is_told_the_later_one() {
+    let mut voter = begun(acknowledging(1, 3));
+    lose(&mut voter, 3);
+    receive(&mut voter, 3, request(7, head(&[], 0)));
+    let outputs = receive(&mut voter, 2, request(4, head(&[], 0)));
+    let objection = Message::Reject { term: Epoch(4), known: Epoch(7), leader: None };
+    assert_eq!(said_to(&outputs, 2), [&objection]);
+}
+
+/// An acknowledgement counts for the primary it was given to: the replica may have left the line
+/// since.
+#[test]
+fn an_acknowledgement_of_an_earlier_term_does_not_count() {
+    let mut primary = begun(acknowledging(3, 3));
+    advance(&mut primary, 0, Vec::new());
+    let earlier = Some((Epoch(1), NodeId(3)));
+    receive(&mut primary, 1, Message::Reject { term: Epoch(1), known: Epoch(4), leader: None });
+    receive(&mut primary, 2, vote(Epoch(5), None));
+    fire(&mut primary, Timer::ElectionOver);
+    assert_eq!(primary.leads(), Some(Epoch(5)));
+    receive(&mut primary, 1, Message::Ack { point: point(3, 1, 1), confirmed: earlier });
+    assert!(!primary.may_leave(1));
+    let confirmed = Some((Epoch(5), NodeId(3)));
+    receive(&mut primary, 1, Message::Ack { point: point(3, 1, 1), confirmed });
+    assert!(primary.may_leave(1));
+}
+
+/// A backup takes over even an earlier state of a new primary, but never goes back with it.
+#[test]
+fn a_late_state_of_the_same_primary_takes_nothing_back() {
+    let mut backup = begun(acknowledging(1, 3));
+    receive(&mut backup, 3, state(1, head(&[(3, 1, 4)], 3)));
+    let shorter = head(&[(3, 1, 2)], 1);
+    receive(&mut backup, 2, state(2, shorter.clone()));
+    assert_eq!(backup.head(), &shorter, "the new primary has less, and is right");
+    let longer = head(&[(3, 1, 2), (2, 2, 1)], 2);
+    receive(&mut backup, 2, state(2, longer.clone()));
+    receive(&mut backup, 2, state(2, shorter));
+    assert_eq!(backup.head(), &longer);
+}
