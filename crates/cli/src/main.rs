@@ -52,6 +52,7 @@ enum Verb {
     Token(verbs::token::Arguments),
     Data(verbs::data::Arguments),
     Bench(verbs::bench::Arguments),
+    Simulate(Box<verbs::simulate::Arguments>),
     #[command(hide = true)]
     ExpressionWorker,
     #[command(hide = true)]
@@ -83,6 +84,7 @@ fn main() -> std::process::ExitCode {
         Verb::Token(arguments) => verbs::token::run(&arguments),
         Verb::Data(arguments) => verbs::data::run(&arguments),
         Verb::Bench(arguments) => verbs::bench::run(&arguments),
+        Verb::Simulate(arguments) => verbs::simulate::run(&arguments),
         Verb::ExpressionWorker => verbs::expression_worker::run(),
         Verb::Fixture(arguments) => verbs::fixture::run(arguments),
     };

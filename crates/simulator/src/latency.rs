@@ -39,6 +39,14 @@ impl Latency {
         Duration::from_micros(micros)
     }
 
+    /// How long it takes at most, in microseconds, if there is an end to it.
+    pub const fn most(self) -> Option<u64> {
+        match self {
+            Self::Constant(micros) | Self::Uniform(_, micros) => Some(micros),
+            Self::Exponential(..) => None,
+        }
+    }
+
     /// The same, so many times as long.
     pub const fn times(self, factor: u64) -> Self {
         match self {

@@ -20,6 +20,7 @@ mod node;
 mod random;
 mod services;
 mod situations;
+mod swarm;
 mod world;
 
 pub use client::{Client, Plan, StartPlan};
@@ -34,4 +35,5 @@ pub use node::{CrashPoint, Moment, Node};
 pub use random::Random;
 pub use services::{Services, Visited};
 pub use situations::{Situation, Situations};
+pub use swarm::{Recording, RecordingError, Scenario, Swarm, Verdict, Wanted, Workload};
 pub use world::{World, WorldOptions};

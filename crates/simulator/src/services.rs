@@ -202,10 +202,14 @@ fn answer(operation: &str, receipt: &str, target: &Target) -> Value {
     }
 }
 
-/// The receipt that a request carries somewhere.
+/// The receipt that a request carries somewhere. What an undo captures without being told to is the
+/// input and the output of its task, and the input may hold the receipt of the task before.
 fn carried_receipt(payload: &Value) -> Option<String> {
     if let Some(receipt) = value::get(payload, "receipt").and_then(value::as_str) {
         return Some(receipt.to_owned());
+    }
+    if let Some(output) = value::get(payload, "output") {
+        return carried_receipt(output);
     }
     value::members(payload).find_map(|(_, member)| carried_receipt(member))
 }
@@ -246,7 +250,7 @@ fn name_of(target: &Target) -> String {
 }
 
 /// What an operation is called, with what it is given.
-fn operation_of(target: &Target) -> String {
+pub(crate) fn operation_of(target: &Target) -> String {
     match target {
         Target::Http { method, uri, body, .. } => match body {
             Value::Null => format!("{method} {}", path_of(uri)),

@@ -3,7 +3,7 @@
 //! The world counts what it sees itself. What only an engine knows reaches it by reports and by the
 //! engine's counters: `of_report` is the place to name such a situation.
 
-use outlast_engine::Report;
+use outlast_engine::{Report, Situation as Between};
 use outlast_workflow::Happening;
 
 macro_rules! situations {
@@ -71,14 +71,28 @@ situations! {
     AskedElsewhere => "client asked elsewhere",
     /// A client was refused for now, and asked again.
     RefusedForNow => "refused for now",
-    /// An execution went on from where a crash had left it.
-    WentOnAfterCrash => "went on after a crash",
-    /// Two nodes both took themselves for the primary of one execution.
+    /// A replica became the primary.
+    Elected => "primary elected",
+    /// A replica had too few votes to go on, and waited.
+    TooFewVotes => "waited for votes",
+    /// A candidate was objected to.
+    Rejected => "candidate rejected",
+    /// A primary met another that had come further or as far: there were two at once.
     TwoPrimaries => "two primaries at once",
-    /// An election ended in a tie.
-    VoteTie => "vote tie",
-    /// A new primary went on from a state that was not the newest one anywhere.
+    /// Two primaries met that had come equally far.
+    VoteTie => "tie of two primaries",
+    /// A new primary took over what another had brought further.
+    FurtherStateTaken => "further state taken over",
+    /// A new primary went on without having heard of all replicas: perhaps from an old state.
     OldStateTaken => "old state taken over",
+    /// A replica lost a line with effects of its own on it.
+    LineLost => "line with effects lost",
+    /// The replicas decided on one run.
+    RunDecided => "run decided",
+    /// An undo waited for those of other replicas.
+    UndoWithheld => "undo waited for others",
+    /// An effect was kept because the decided run has it by the same key.
+    KeptByKey => "kept by its key",
     /// A node crashed while the result was being agreed on.
     CrashInAgreement => "crash while agreeing on the result",
     /// A node crashed while losers were compensated.
@@ -94,11 +108,34 @@ situations! {
 impl Situation {
     /// The situation that a report of an engine tells of.
     pub fn of_report(report: &Report) -> Option<Self> {
-        let Report::Happened { happenings, .. } = report else { return None };
+        let happenings = match report {
+            Report::Happened { happenings, .. } => happenings,
+            Report::Custody { situation, .. } => return Self::of_custody(*situation),
+            _ => return None,
+        };
         happenings.iter().find_map(|happening| match happening {
             Happening::Parked(..) => Some(Self::Parked),
             _ => None,
         })
+    }
+
+    /// The situation between the replicas of an execution.
+    const fn of_custody(situation: Between) -> Option<Self> {
+        match situation {
+            Between::Candidacy => None,
+            Between::TooFewVotes => Some(Self::TooFewVotes),
+            Between::Rejected => Some(Self::Rejected),
+            Between::Elected => Some(Self::Elected),
+            Between::TookOverFurther => Some(Self::FurtherStateTaken),
+            Between::TookOverWithoutAll => Some(Self::OldStateTaken),
+            Between::StoodDown => Some(Self::TwoPrimaries),
+            Between::Tie => Some(Self::VoteTie),
+            Between::LineLost => Some(Self::LineLost),
+            Between::PivotDecided => Some(Self::PivotDecided),
+            Between::RunDecided => Some(Self::RunDecided),
+            Between::UndoWithheld => Some(Self::UndoWithheld),
+            Between::KeptByKey => Some(Self::KeptByKey),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod signal;
+pub(crate) mod simulate;
 pub(crate) mod start;
 pub(crate) mod suspend;
 pub(crate) mod token;

@@ -9,9 +9,10 @@ use outlast_workflow::program::Undo;
 use outlast_workflow::{EvaluationRequest, Happening, TaskId};
 
 use super::occurrence::{Call, Evaluated, Occurrence, Parcel};
-use super::{Situation, World};
+use super::{Situation, World, words};
 use crate::Latency;
 use crate::client::Taken;
+use crate::services::operation_of;
 
 /// How long a worker takes to evaluate something.
 const EVALUATION: Latency = Latency::Uniform(100, 5_000);
@@ -46,7 +47,10 @@ impl World {
                 let machine = &mut self.machines[place];
                 machine.calls += 1;
                 let (life, node) = (machine.node.life, machine.id());
-                self.say(Some(place), format_args!("calls {:?}", request.target));
+                if self.options.trace {
+                    let operation = operation_of(&request.target);
+                    self.say(Some(place), format_args!("calls {operation}"));
+                }
                 let call = Call { place, life, node, execution, of, ticket, request };
                 let at = self.drawn(self.service);
                 self.agenda.note(at, Occurrence::Reached(Box::new(call)));
@@ -93,13 +97,21 @@ impl World {
             }
             Action::Persist { .. } => unreachable!("records are written, not released"),
             Action::Report(report) => {
-                if let Some(situation) = Situation::of_report(&report) {
-                    self.saw(situation);
-                }
-                if self.options.learns {
-                    self.learn(&report);
-                }
+                self.take_report(&report);
             }
+        }
+    }
+
+    fn take_report(&mut self, report: &Report) {
+        let situation = Situation::of_report(report);
+        if let Some(situation) = situation {
+            self.saw(situation);
+        }
+        if let (Some(Situation::Parked), Report::Happened { execution, .. }) = (situation, report) {
+            self.parked.insert(*execution);
+        }
+        if self.options.learns {
+            self.learn(report);
         }
     }
 
@@ -148,7 +160,9 @@ impl World {
     }
 
     fn reply(&mut self, place: usize, caller: Caller, reply: Reply) {
-        self.say(Some(place), format_args!("tells the client {reply:?}"));
+        if self.options.trace {
+            self.say(Some(place), format_args!("tells the client {}", words::of_reply(&reply)));
+        }
         match self.client.takes(caller, reply) {
             Taken::Nothing => {}
             Taken::Fulfilled(next) => {
@@ -175,10 +189,10 @@ impl World {
 
     /// A node dies: some of what it wrote may survive, and some of that may be torn.
     fn fall(&mut self, place: usize) {
-        let survive = usize::try_from(self.random.between(0, 3)).unwrap_or(0);
-        let torn = self.random.happens(500);
         let node = &mut self.machines[place].node;
         let unsynced = node.disk.unsynced_count();
+        let survive = usize::try_from(self.random.between(0, unsynced as u64)).unwrap_or(0);
+        let torn = self.random.happens(500);
         node.crash(survive, torn);
         if unsynced > 0 {
             self.saw(Situation::CrashWithUnsynced);

@@ -44,6 +44,10 @@ impl World {
         while !self.client.is_content() && self.goes_on() {
             let in_time = self.agenda.next_time().is_some_and(|at| at <= until);
             if !in_time || !self.step() {
+                // What waits for a person does not end by itself, and is there for all to see.
+                if self.client.leaves_to_people(&self.parked) {
+                    continue;
+                }
                 let waits = self.client.waits_for();
                 let bound = self.options.healing.as_secs();
                 self.found(format!("after {bound} s {when}, the client still waits: {waits}"));

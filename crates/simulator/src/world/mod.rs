@@ -7,13 +7,14 @@ mod failing;
 mod occurrence;
 mod options;
 mod serving;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use outlast_engine::{Action, EngineOptions, Input};
-use outlast_lineage::{NodeId, Time};
+use outlast_lineage::{ExecutionId, NodeId, Time};
 
 use crate::agenda::Agenda;
 use crate::clock::Clock;
@@ -57,6 +58,8 @@ pub struct World {
     pub occurrences: u64,
     /// How many disks were lost.
     pub disks_lost: usize,
+    /// Executions in which something waits for a person.
+    parked: BTreeSet<ExecutionId>,
     /// The names of what can be undone, as far as it was done.
     undoable: BTreeSet<String>,
     /// The keys of calls that can be undone.
@@ -93,6 +96,7 @@ impl World {
             finding: None,
             occurrences: 0,
             disks_lost: 0,
+            parked: BTreeSet::new(),
             undoable: BTreeSet::new(),
             undoable_keys: BTreeSet::new(),
             released: Vec::new(),

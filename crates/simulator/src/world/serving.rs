@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use outlast_engine::{Ask, Caller, Input};
+use outlast_engine::{Caller, Input};
 use outlast_workflow::{Answer, Fault, FaultKind};
 
 use super::occurrence::{Answered, Call, Occurrence, Parcel};
-use super::{Situation, World};
+use super::{Situation, World, words};
 use crate::machine::Told;
+use crate::services::operation_of;
 
 /// How many messages in a thousand that were on their way when their link was cut arrive.
 const SLIPS_THROUGH_PER_MILLE: u64 = 500;
@@ -21,7 +22,10 @@ impl World {
         let Call { place, life, node, execution, of, ticket, request } = call;
         let fails = self.random.happens(self.errors_per_mille);
         let visited = self.services.visit(self.now, node, of, &request, fails);
-        self.say_of_visit(place, &visited);
+        if self.options.trace {
+            let (operation, how) = (operation_of(&request.target), words::of_visit(&visited));
+            self.say(Some(place), format_args!("its service {how}: {operation}"));
+        }
         if let Some(finding) = visited.finding {
             self.found(finding);
         }
@@ -50,16 +54,6 @@ impl World {
             answer: visited.answer,
             act: visited.act,
         });
-    }
-
-    fn say_of_visit(&mut self, place: usize, visited: &crate::services::Visited) {
-        let how = match (&visited.answer, visited.act, visited.repeated) {
-            (_, Some(_), _) => "acts",
-            (_, _, true) => "answers again",
-            _ => "fails",
-        };
-        let answer = &visited.answer;
-        self.say(Some(place), format_args!("its service {how}: {answer:?}"));
     }
 
     /// A service did something.
@@ -97,7 +91,7 @@ impl World {
         }
         let machine = &mut self.machines[place];
         machine.calls = machine.calls.saturating_sub(1);
-        self.say(Some(place), format_args!("is answered"));
+        self.say(Some(place), format_args!("is answered {}", words::of_answer(&answer)));
         self.give(place, Told::Answered(Input::Answered { execution, ticket, answer }, act));
     }
 
@@ -136,7 +130,9 @@ impl World {
             return self.agenda.note(at, Occurrence::Wished(wish));
         };
         let (caller, ask) = self.client.ask(wish, place);
-        self.say(Some(place), format_args!("is asked {}", words_of(&ask)));
+        if self.options.trace {
+            self.say(Some(place), format_args!("is asked {}", words::of_ask(&ask)));
+        }
         if self.client.place_of(wish).is_none() {
             self.agenda.note(self.now.after(CLIENT_PATIENCE), Occurrence::Overdue(caller));
         }
@@ -155,17 +151,5 @@ impl World {
         self.saw(Situation::AskedElsewhere);
         self.tell(place, Input::CallerLeft(caller));
         self.wished(wish);
-    }
-}
-
-/// What is asked, for the trace.
-fn words_of(ask: &Ask) -> String {
-    match ask {
-        Ask::Define { program, .. } => format!("to know {}", program.name),
-        Ask::Start(start) => format!("to start {}", start.id),
-        Ask::Wait(which) => format!("how {which} ends"),
-        Ask::Show(which) => format!("about {which}"),
-        Ask::Publish { .. } => "to publish an event".to_owned(),
-        other => format!("{other:?}"),
     }
 }

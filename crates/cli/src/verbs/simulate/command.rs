@@ -1,0 +1,70 @@
+//! The command that shows the same world again.
+
+use outlast_engine::Strategy;
+use outlast_simulator::Scenario;
+
+use super::Arguments;
+
+/// The command that runs exactly this world.
+pub(super) fn that_replays(arguments: &Arguments, scenario: &Scenario) -> String {
+    let mut words = vec!["outlast simulate".to_owned()];
+    words.extend(arguments.flow.iter().map(|flow| quoted(&flow.display().to_string())));
+    words.extend(arguments.input.iter().map(|input| format!("--input {}", quoted(input))));
+    let survival = &scenario.survival;
+    words.push(format!("--seed {} --runs 1", scenario.options.seed));
+    words.push(format!("--nodes {}", scenario.options.nodes));
+    words.push(format!("--executions {}", scenario.delays.len()));
+    words.push(format!("--strategy {}", word(survival.strategy)));
+    if survival.is_replicated() {
+        words.push(format!("--replicas {} --votes {}", survival.replicas, survival.votes));
+    }
+    // What may go wrong also says how rough the network is when nothing does.
+    words.extend(arguments.faults.iter().map(|faults| format!("--faults {}", quoted(faults))));
+    if scenario.options.faults.is_empty() {
+        words.push("--fault none".to_owned());
+    }
+    words.extend(scenario.options.faults.iter().map(|fault| format!("--fault '{fault}'")));
+    words.push("--trace".to_owned());
+    words.join(" ")
+}
+
+/// Quotes what a shell would take apart.
+fn quoted(text: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "/._-@,".contains(character);
+    if text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+const fn word(strategy: Strategy) -> &'static str {
+    match strategy {
+        Strategy::None => "none",
+        Strategy::Passive => "passive",
+        Strategy::Active => "active",
+        Strategy::PartitionTolerant => "partition-tolerant",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+    use outlast_simulator::{Wanted, Workload};
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn names_the_faults_that_are_left_and_quotes_what_needs_it() {
+        let mut scenario = Scenario::draw(7, &Wanted::default(), &Workload::built_in());
+        scenario.options.faults = vec!["crash@1+2:1".parse().unwrap()];
+        let words = ["simulate", "a flow.yaml", "--input", r#"{"it's": 1}"#];
+        let command = that_replays(&Line::parse_from(words).arguments, &scenario);
+        assert!(command.starts_with(r#"outlast simulate 'a flow.yaml' --input '{"it'\''s": 1}'"#));
+        assert!(command.ends_with("--fault 'crash@1+2:1' --trace"), "{command}");
+    }
+}

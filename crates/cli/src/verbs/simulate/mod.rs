@@ -1,0 +1,225 @@
+//! `outlast simulate`: the same flow in worlds that break, many at a time.
+//!
+//! Every seed is a world of its own; a swarm of them is run until one breaks a sentence that must
+//! hold. Then faults are left out for as long as it still does, and the command is printed that shows
+//! the same again. `docs/simulator.md` says what can go wrong and what must hold.
+
+mod command;
+mod report;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressStyle};
+use outlast_engine::Strategy;
+use outlast_expressions::{Value, value};
+use outlast_lineage::Digest;
+use outlast_simulator::{Fault, FaultKind, Recording, Scenario, Swarm, Verdict, Wanted, Workload};
+
+use crate::exit::{Exit, Failure};
+use crate::input::{self, Document};
+use report::Tally;
+
+/// Run a workflow in simulated worlds that break
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast simulate                                      a hundred worlds with flows that come with it
+  outlast simulate flow.yaml --nodes 5 --runs 1000      your flow, on five nodes each
+  outlast simulate --seed 7 --runs 1 --trace            one world, a line for everything that occurs
+  outlast simulate --faults crash,partition --runs 500  only these go wrong; none and all are words too
+  outlast simulate --seed 7 --runs 1 --fault 'split@1+3:1,2' --fault 'crash@2+1:3'
+  outlast simulate --seed 7 --runs 1 --record run.txt && outlast simulate --replay run.txt")]
+pub(crate) struct Arguments {
+    /// The workflow; without one, flows that come with the simulator are drawn
+    #[arg(value_name = "FLOW")]
+    flow: Option<PathBuf>,
+    /// What every execution is given: JSON, or @FILE
+    #[arg(long, value_name = "JSON")]
+    input: Option<String>,
+    /// How many nodes [default: drawn, one to five]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=64))]
+    nodes: Option<u8>,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many worlds, one for each seed from the first on
+    #[arg(long, default_value_t = 100)]
+    runs: u64,
+    /// What may go wrong: kinds or groups of faults, `all` or `none` [default: all, but one world in
+    /// ten is left in peace]
+    #[arg(long, value_name = "KINDS")]
+    faults: Option<String>,
+    /// Exactly this fault, in place of drawn ones: KIND@START+DURATION:NODES=AMOUNT, or none; may be
+    /// repeated
+    #[arg(long, value_name = "FAULT")]
+    fault: Vec<String>,
+    /// How executions survive: none, passive, active or partition-tolerant [default: drawn]
+    #[arg(long)]
+    strategy: Option<Strategy>,
+    /// How many replicas [default: drawn]
+    #[arg(long, value_name = "NUMBER")]
+    replicas: Option<usize>,
+    /// How many votes make a primary [default: drawn]
+    #[arg(long, value_name = "NUMBER")]
+    votes: Option<u16>,
+    /// How many executions a world has [default: drawn, one to four]
+    #[arg(long, value_name = "NUMBER")]
+    executions: Option<usize>,
+    /// Print a line for everything that occurs
+    #[arg(long)]
+    trace: bool,
+    /// Write the world down: the one that failed, or else the last one
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Run a world that was written down, print everything that occurs, and compare
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["flow", "record", "fault", "faults"])]
+    replay: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs worlds until one breaks a sentence, or all are done.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    if let Some(file) = &arguments.replay {
+        return replay(file, arguments.json);
+    }
+    let flows = match flows(arguments)? {
+        Ok(flows) => flows,
+        Err(exit) => return Ok(exit),
+    };
+    let mut swarm = Swarm::new(wanted(arguments)?, flows);
+    let bar = bar(arguments);
+    let mut tally = Tally::default();
+    let began = Instant::now();
+    let mut last = None;
+    for seed in arguments.seed..arguments.seed.saturating_add(arguments.runs) {
+        let mut scenario = swarm.scenario(seed);
+        scenario.options.trace = arguments.trace;
+        let verdict = swarm.run(&scenario);
+        bar.inc(1);
+        if arguments.trace {
+            print!("{}", verdict.trace);
+        }
+        tally.add(seed, &verdict);
+        let failed = verdict.finding.is_some();
+        last = Some(scenario);
+        if failed {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    tally.seconds = began.elapsed().as_secs_f64();
+    let failed = tally.finding.is_some();
+    if let Some(scenario) = last.as_mut().filter(|_| failed) {
+        shrink(arguments, &mut swarm, scenario, &mut tally);
+    }
+    if let (Some(file), Some(scenario)) = (&arguments.record, last) {
+        record(arguments, &mut swarm, scenario, file)?;
+    }
+    tally.print(arguments.json);
+    Ok(if failed { Exit::Faulted } else { Exit::Completed })
+}
+
+/// The flows to draw from, or what ends the command because the given one is rejected.
+fn flows(arguments: &Arguments) -> anyhow::Result<Result<Vec<Workload>, Exit>> {
+    let Some(path) = &arguments.flow else { return Ok(Ok(Workload::built_in())) };
+    let document = Document::read(path)?;
+    let problems = document.problems(std::io::stderr().is_terminal());
+    eprint!("{problems}");
+    let Some(program) = document.report.program.clone() else {
+        return Ok(Err(Exit::BadDocument));
+    };
+    Ok(Ok(vec![Workload::new(program, &document.text, given(arguments)?)]))
+}
+
+fn given(arguments: &Arguments) -> anyhow::Result<Value> {
+    arguments.input.as_deref().map_or_else(|| Ok(value::object([])), input::json)
+}
+
+fn wanted(arguments: &Arguments) -> anyhow::Result<Wanted> {
+    let kinds = arguments.faults.as_deref().map(FaultKind::parse_list).transpose();
+    Ok(Wanted {
+        nodes: arguments.nodes.map(usize::from),
+        strategy: arguments.strategy,
+        replicas: arguments.replicas,
+        votes: arguments.votes,
+        kinds: kinds.map_err(Failure::usage)?,
+        faults: given_faults(&arguments.fault)?,
+        executions: arguments.executions,
+    })
+}
+
+/// The faults that are given one by one, if any are; `none` is none.
+fn given_faults(texts: &[String]) -> anyhow::Result<Option<Vec<Fault>>> {
+    let named = texts.iter().filter(|text| *text != "none");
+    let faults: Result<Vec<Fault>, String> = named.map(|text| text.parse()).collect();
+    Ok((!texts.is_empty()).then_some(faults.map_err(Failure::usage)?))
+}
+
+fn bar(arguments: &Arguments) -> ProgressBar {
+    if !std::io::stderr().is_terminal() || arguments.trace {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} worlds, {per_sec}");
+    ProgressBar::new(arguments.runs).with_style(style.expect("the template is right"))
+}
+
+/// Leaves out faults for as long as the world still fails, and says how to see it again.
+fn shrink(arguments: &Arguments, swarm: &mut Swarm, scenario: &mut Scenario, tally: &mut Tally) {
+    eprintln!("a sentence does not hold; looking for fewer faults that break it");
+    let hook = std::panic::take_hook();
+    // An engine that panics would do so once for every try.
+    std::panic::set_hook(Box::new(|_| {}));
+    *scenario = swarm.shrink(scenario, |_| {});
+    std::panic::set_hook(hook);
+    tally.faults = scenario.options.faults.iter().map(ToString::to_string).collect();
+    tally.command = Some(command::that_replays(arguments, scenario));
+}
+
+fn record(
+    arguments: &Arguments,
+    swarm: &mut Swarm,
+    mut scenario: Scenario,
+    file: &Path,
+) -> anyhow::Result<()> {
+    scenario.options.trace = true;
+    let verdict = swarm.run(&scenario);
+    let flow = arguments.flow.as_ref().map(|_| swarm.flows()[0].clone());
+    let digest = Some(Digest::of(verdict.trace.as_bytes()));
+    let text = Recording { scenario, flow, digest }.to_text();
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Runs a world that was written down.
+fn replay(file: &Path, json: bool) -> anyhow::Result<Exit> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
+    let mut recording: Recording = text.parse().map_err(|error| {
+        Failure::usage(format!("{} is not a recording: {error}", file.display()))
+    })?;
+    recording.scenario.options.trace = true;
+    let flows = recording.flow.map_or_else(Workload::built_in, |flow| vec![flow]);
+    let mut swarm = Swarm::new(Wanted::default(), flows);
+    let began = Instant::now();
+    let verdict = swarm.run(&recording.scenario);
+    if !json {
+        print!("{}", verdict.trace);
+    }
+    let same = recording.digest.is_none_or(|digest| digest == Digest::of(verdict.trace.as_bytes()));
+    let mut tally = Tally::default();
+    tally.add(recording.scenario.options.seed, &verdict);
+    tally.seconds = began.elapsed().as_secs_f64();
+    tally.print(json);
+    Ok(end_of_replay(same, &verdict))
+}
+
+fn end_of_replay(same: bool, verdict: &Verdict) -> Exit {
+    if !same {
+        eprintln!("the trace is not the one that was recorded: this is not the same engine");
+    }
+    if same && verdict.finding.is_none() { Exit::Completed } else { Exit::Faulted }
+}

@@ -1,0 +1,64 @@
+//! `outlast simulate` from the outside: exit codes, JSON, recording and replaying.
+
+use std::process::{Command, Output};
+
+fn simulate(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
+    command.arg("simulate").args(words).output().expect("the binary is there")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("it is text")
+}
+
+#[test]
+fn counts_what_happened_as_json() {
+    let output = simulate(&["--runs", "5", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown["worlds"], 5);
+    assert!(shown["events"].as_u64().unwrap() > 100, "{shown}");
+    assert!(shown["eventsPerSecond"].as_f64().unwrap() > 0.0, "{shown}");
+    assert_eq!(shown["failed"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_recorded_world_is_replayed_and_a_changed_one_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.txt");
+    let path = file.to_str().unwrap();
+    let output =
+        simulate(&["--seed", "7", "--runs", "1", "--fault", "crash@0.1+1:1", "--record", path]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let again = simulate(&["--replay", path]);
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    let trace = text(&again.stdout);
+    assert!(trace.contains("fault crash@0.1+1:1 begins"), "{trace}");
+    let changed = std::fs::read_to_string(&file).unwrap().replace("crash@0.1+1:1", "crash@0.1+2:1");
+    std::fs::write(&file, changed).unwrap();
+    let other = simulate(&["--replay", path]);
+    assert_eq!(other.status.code(), Some(1));
+    assert!(text(&other.stderr).contains("not the one that was recorded"));
+}
+
+#[test]
+fn the_same_seed_prints_the_same_trace() {
+    let words = ["--seed", "11", "--runs", "1", "--trace"];
+    let trace = |output: &Output| {
+        let lines = text(&output.stdout).lines().filter(|line| !line.contains("engine events"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (first, second) = (simulate(&words), simulate(&words));
+    assert!(trace(&first).len() > 20);
+    assert_eq!(trace(&first), trace(&second));
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_told_so() {
+    let output = simulate(&["--faults", "meteor"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("there is no fault meteor"));
+    let output = simulate(&["--fault", "crash"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("KIND@START+DURATION"));
+}

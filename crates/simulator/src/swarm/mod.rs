@@ -1,0 +1,177 @@
+//! A swarm of worlds: one for each seed, each with its own options, faults and flow.
+//!
+//! When a sentence does not hold, faults are left out for as long as it still does not: what remains
+//! is what a person has to look at.
+
+mod recording;
+mod scenario;
+mod workload;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use outlast_engine::Survival;
+
+use crate::checkers::{self, Expectation};
+use crate::{Fault, Situation, Situations, World, WorldOptions};
+pub use recording::{Recording, RecordingError};
+pub use scenario::{Scenario, Wanted};
+pub use workload::Workload;
+
+/// How many worlds are tried at most to find fewer faults.
+const SHRINKING_MAX: usize = 300;
+
+/// How one world went.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The sentence that did not hold, and what was found instead.
+    pub finding: Option<String>,
+    /// How many steps all engines took.
+    pub steps: u64,
+    /// How many things occurred.
+    pub occurrences: u64,
+    /// How long it went on, on its own clock.
+    pub elapsed: Duration,
+    /// What came up in it.
+    pub situations: Situations,
+    /// What occurred, a line each, if it was written down.
+    pub trace: String,
+}
+
+/// Runs worlds, and remembers what each flow does when nothing fails.
+#[derive(Debug)]
+pub struct Swarm {
+    flows: Vec<Workload>,
+    wanted: Wanted,
+    calm: BTreeMap<(String, usize), Expectation>,
+}
+
+impl Swarm {
+    /// A swarm of what is asked for, over some flows.
+    pub fn new(wanted: Wanted, flows: Vec<Workload>) -> Self {
+        assert!(!flows.is_empty(), "there is something to run");
+        Self { flows, wanted, calm: BTreeMap::new() }
+    }
+
+    /// The world of a seed.
+    pub fn scenario(&self, seed: u64) -> Scenario {
+        Scenario::draw(seed, &self.wanted, &self.flows)
+    }
+
+    /// The flows it draws from.
+    pub fn flows(&self) -> &[Workload] {
+        &self.flows
+    }
+
+    /// Runs a world and looks at everything that must hold in it.
+    pub fn run(&mut self, scenario: &Scenario) -> Verdict {
+        let Some(flow) = self.flows.iter().find(|flow| flow.name == scenario.flow).cloned() else {
+            return Verdict::nothing(format!("there is no flow {}", scenario.flow));
+        };
+        let calm = match self.expectation(&flow, scenario.delays.len()) {
+            Ok(calm) => calm,
+            Err(finding) => return Verdict::nothing(finding),
+        };
+        let plan = flow.plan(&scenario.delays, &scenario.survival);
+        // An engine that finds its own invariants broken panics, which is a finding like any other.
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            let mut world = World::new(scenario.options.clone(), plan);
+            let settled =
+                |world: &World| checkers::net_effects_are_those_of_one_run(&calm, world).is_ok();
+            world.run_to_rest(&settled);
+            let finding = checkers::everything_at_rest(&calm, &world).err();
+            Verdict::of(world, finding)
+        }));
+        ran.unwrap_or_else(|panic| Verdict::nothing(format!("panic: {}", words_of(&*panic))))
+    }
+
+    /// What so many executions of a flow do when nothing fails.
+    fn expectation(&mut self, flow: &Workload, executions: usize) -> Result<Expectation, String> {
+        let key = (flow.name.clone(), executions);
+        if let Some(known) = self.calm.get(&key) {
+            return Ok(known.clone());
+        }
+        let options = WorldOptions { trace: false, learns: true, ..WorldOptions::default() };
+        let plan = flow.plan(&vec![Duration::ZERO; executions], &Survival::solo());
+        let mut world = World::new(options, plan);
+        world.run();
+        checkers::everything_that_always_holds(&world)
+            .map_err(|finding| format!("{} when nothing fails: {finding}", flow.name))?;
+        let expectation = Expectation::of(&world);
+        self.calm.insert(key, expectation.clone());
+        Ok(expectation)
+    }
+
+    /// Leaves out faults of a world that fails, for as long as it still does. Tells of every try.
+    pub fn shrink(&mut self, failing: &Scenario, mut tried: impl FnMut(usize)) -> Scenario {
+        let mut smallest = failing.clone();
+        smallest.options.trace = false;
+        let mut chunk = smallest.options.faults.len().div_ceil(2);
+        let mut tries = 0;
+        while chunk > 0 && tries < SHRINKING_MAX {
+            let mut from = 0;
+            let mut smaller = false;
+            while from < smallest.options.faults.len() && tries < SHRINKING_MAX {
+                tries += 1;
+                tried(tries);
+                let candidate = without(&smallest, from, chunk);
+                if self.run(&candidate).finding.is_some() {
+                    smallest = candidate;
+                    smaller = true;
+                } else {
+                    from += chunk;
+                }
+            }
+            if chunk > 1 {
+                chunk /= 2;
+            } else if !smaller {
+                break;
+            }
+        }
+        smallest
+    }
+}
+
+/// The same world without some of its faults.
+fn without(scenario: &Scenario, from: usize, count: usize) -> Scenario {
+    let mut less = scenario.clone();
+    let faults: &mut Vec<Fault> = &mut less.options.faults;
+    let to = faults.len().min(from + count);
+    faults.drain(from..to);
+    less
+}
+
+impl Verdict {
+    fn of(world: World, finding: Option<String>) -> Self {
+        Self {
+            finding,
+            steps: world.steps(),
+            occurrences: world.occurrences,
+            elapsed: world.elapsed(),
+            situations: world.situations,
+            trace: world.trace,
+        }
+    }
+
+    fn nothing(finding: String) -> Self {
+        Self {
+            finding: Some(finding),
+            steps: 0,
+            occurrences: 0,
+            elapsed: Duration::ZERO,
+            situations: Situations::default(),
+            trace: String::new(),
+        }
+    }
+
+    /// How often a situation came up.
+    pub fn count(&self, situation: Situation) -> u64 {
+        self.situations.count(situation)
+    }
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words").to_owned()
+}

@@ -1,0 +1,216 @@
+//! A world written down: everything it is made of, and the digest of its trace.
+//!
+//! The text has a line for each option, `key value`; lines that begin with `#` are for people. If the
+//! flow does not come with the simulator, its text follows after a line `---`.
+
+use std::fmt::Write as _;
+use std::str::FromStr;
+use std::time::Duration;
+
+use outlast_engine::{Strategy, Survival};
+use outlast_expressions::{Value, value};
+use outlast_languages::openworkflow;
+use outlast_lineage::Digest;
+
+use super::{Scenario, Workload};
+use crate::WorldOptions;
+
+/// The first line.
+const TITLE: &str = "outlast simulation 1";
+
+/// A world written down.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// What it is made of.
+    pub scenario: Scenario,
+    /// The flow, if it does not come with the simulator.
+    pub flow: Option<Workload>,
+    /// The digest of its trace, if it was taken.
+    pub digest: Option<Digest>,
+}
+
+/// The text is not a recording.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecordingError(String);
+
+impl std::fmt::Display for RecordingError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RecordingError {}
+
+impl Recording {
+    /// The text.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{TITLE}\n");
+        let mut line = |key: &str, value: &dyn std::fmt::Display| {
+            writeln!(text, "{key} {value}").expect("writing to memory does not fail");
+        };
+        let Scenario { flow, survival, delays, options } = &self.scenario;
+        line("flow", flow);
+        line("strategy", &strategy_word(survival.strategy));
+        line("replicas", &survival.replicas);
+        line("votes", &survival.votes);
+        delays.iter().for_each(|delay| line("start-after", &delay.as_micros()));
+        line("seed", &options.seed);
+        line("nodes", &options.nodes);
+        line("network", &options.network.latency);
+        line("network-lost", &options.network.lost_per_mille);
+        line("network-doubled", &options.network.doubled_per_mille);
+        line("network-reordered", &options.network.reordered_per_mille);
+        line("network-bytes", &options.network.bytes_per_second);
+        line("sync", &options.sync);
+        line("service", &options.service);
+        line("skew", &options.skew);
+        line("deduplicating", &options.deduplicating);
+        line("snapshot-every", &options.snapshot_every);
+        line("awake-max", &options.awake_max);
+        options.faults.iter().for_each(|fault| line("fault", fault));
+        if let Some(digest) = &self.digest {
+            line("digest", digest);
+        }
+        if let Some(flow) = &self.flow {
+            line("input", &value::to_text(&flow.input));
+            write!(text, "---\n{}", flow.text).expect("writing to memory does not fail");
+        }
+        text
+    }
+}
+
+impl FromStr for Recording {
+    type Err = RecordingError;
+
+    fn from_str(text: &str) -> Result<Self, RecordingError> {
+        let (head, document) = match text.split_once("\n---\n") {
+            Some((head, document)) => (head, Some(document)),
+            None => (text, None),
+        };
+        let mut lines = head.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        if lines.next() != Some(TITLE) {
+            return Err(RecordingError(format!("a recording begins with `{TITLE}`")));
+        }
+        let mut reader = Reader::new();
+        for line in lines {
+            let (key, value) = line.split_once(' ').unwrap_or((line, ""));
+            reader.take(key, value).map_err(|error| RecordingError(format!("{line}: {error}")))?;
+        }
+        reader.finish(document)
+    }
+}
+
+/// What was read so far.
+struct Reader {
+    recording: Recording,
+    strategy: Strategy,
+    replicas: usize,
+    votes: Option<u16>,
+    input: Value,
+}
+
+impl Reader {
+    fn new() -> Self {
+        let options = WorldOptions { trace: false, ..WorldOptions::default() };
+        let scenario = Scenario {
+            flow: String::new(),
+            survival: Survival::solo(),
+            delays: Vec::new(),
+            options,
+        };
+        Self {
+            recording: Recording { scenario, flow: None, digest: None },
+            strategy: Strategy::None,
+            replicas: 1,
+            votes: None,
+            input: value::object([]),
+        }
+    }
+
+    fn take(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let Scenario { flow, delays, options, .. } = &mut self.recording.scenario;
+        match key {
+            "flow" => value.clone_into(flow),
+            "strategy" => self.strategy = parse(value)?,
+            "replicas" => self.replicas = parse(value)?,
+            "votes" => self.votes = Some(parse(value)?),
+            "start-after" => delays.push(Duration::from_micros(parse(value)?)),
+            "seed" => options.seed = parse(value)?,
+            "nodes" => options.nodes = parse(value)?,
+            "network" => options.network.latency = parse(value)?,
+            "network-lost" => options.network.lost_per_mille = parse(value)?,
+            "network-doubled" => options.network.doubled_per_mille = parse(value)?,
+            "network-reordered" => options.network.reordered_per_mille = parse(value)?,
+            "network-bytes" => options.network.bytes_per_second = parse(value)?,
+            "sync" => options.sync = parse(value)?,
+            "service" => options.service = parse(value)?,
+            "skew" => options.skew = parse(value)?,
+            "deduplicating" => options.deduplicating = parse(value)?,
+            "snapshot-every" => options.snapshot_every = parse(value)?,
+            "awake-max" => options.awake_max = parse(value)?,
+            "fault" => options.faults.push(parse(value)?),
+            "digest" => {
+                self.recording.digest = Some(Digest::parse(value).ok_or("not a digest")?);
+            }
+            "input" => self.input = value::parse(value).map_err(|error| error.to_string())?,
+            _ => return Err("an unknown option".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn finish(self, document: Option<&str>) -> Result<Recording, RecordingError> {
+        let mut recording = self.recording;
+        let nodes = recording.scenario.options.nodes;
+        if !(1..=64).contains(&nodes) || recording.scenario.delays.is_empty() {
+            let why = "a recording has one to 64 nodes, and starts something";
+            return Err(RecordingError(why.to_owned()));
+        }
+        let mut survival = Survival::new(self.strategy, self.replicas);
+        survival.votes = self.votes.unwrap_or(survival.votes);
+        recording.scenario.survival = survival;
+        if let Some(text) = document {
+            let program = openworkflow::compile(text)
+                .map_err(|_| RecordingError("the flow of the recording is rejected".to_owned()))?;
+            recording.flow = Some(Workload::new(program, text, self.input));
+        }
+        Ok(recording)
+    }
+}
+
+fn parse<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+const fn strategy_word(strategy: Strategy) -> &'static str {
+    match strategy {
+        Strategy::None => "none",
+        Strategy::Passive => "passive",
+        Strategy::Active => "active",
+        Strategy::PartitionTolerant => "partition-tolerant",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swarm::Wanted;
+
+    #[test]
+    fn is_written_as_it_is_read() {
+        let flows = Workload::built_in();
+        for seed in 0..20 {
+            let scenario = Scenario::draw(seed, &Wanted::default(), &flows);
+            let digest = Some(Digest::of(&[1]));
+            let recording = Recording { scenario, flow: Some(flows[0].clone()), digest };
+            let text = recording.to_text();
+            assert_eq!(text.parse::<Recording>().unwrap().to_text(), text);
+        }
+    }
+
+    #[test]
+    fn says_which_line_is_wrong() {
+        let error = format!("{TITLE}\nnodes many\n").parse::<Recording>().unwrap_err();
+        assert!(error.to_string().starts_with("nodes many"), "{error}");
+        assert!("something else".parse::<Recording>().is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! One world of a swarm: everything it is made of, drawn from a seed.
+//!
+//! Options, faults and what happens in the world are drawn apart from each other, and whatever is
+//! asked for is drawn nevertheless, so that asking for what was drawn, or leaving a fault out, changes
+//! nothing else.
+
+use std::time::Duration;
+
+use outlast_engine::{Strategy, Survival};
+
+use super::Workload;
+use crate::faults::{FaultPlan, generate};
+use crate::{Fault, FaultKind, Latency, NetworkOptions, Random, WorldOptions};
+
+/// The strategies that are drawn when none is asked for.
+const STRATEGIES: [Strategy; 1] = [Strategy::None];
+
+/// For how long executions may start and faults begin: short, so that faults meet work, or long.
+const WINDOWS: [Duration; 3] =
+    [Duration::from_millis(400), Duration::from_millis(1_500), Duration::from_secs(6)];
+
+/// How many executions there are at most.
+const EXECUTIONS_MAX: u64 = 4;
+
+const NETWORKS: [Latency; 5] = [
+    Latency::Constant(500),
+    Latency::Uniform(200, 800),
+    Latency::Exponential(200, 1_000),
+    Latency::Uniform(5_000, 50_000),
+    Latency::Exponential(1_000, 20_000),
+];
+
+const SYNCS: [Latency; 3] =
+    [Latency::Uniform(100, 2_000), Latency::Constant(1_000), Latency::Exponential(500, 3_000)];
+
+const SERVICES: [Latency; 4] = [
+    Latency::Uniform(100, 20_000),
+    Latency::Constant(5_000),
+    Latency::Exponential(1_000, 50_000),
+    Latency::Exponential(20_000, 200_000),
+];
+
+/// What is asked for; everything else is drawn.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// How many nodes.
+    pub nodes: Option<usize>,
+    /// How executions survive.
+    pub strategy: Option<Strategy>,
+    /// How many replicas.
+    pub replicas: Option<usize>,
+    /// How many votes make a primary.
+    pub votes: Option<u16>,
+    /// Which kinds of faults may come.
+    pub kinds: Option<Vec<FaultKind>>,
+    /// Exactly these faults and no others.
+    pub faults: Option<Vec<Fault>>,
+    /// How many executions there are.
+    pub executions: Option<usize>,
+}
+
+/// One world of a swarm.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The flow, by its name.
+    pub flow: String,
+    /// How executions survive.
+    pub survival: Survival,
+    /// When each execution starts.
+    pub delays: Vec<Duration>,
+    /// What the world is like.
+    pub options: WorldOptions,
+}
+
+impl Scenario {
+    /// Draws a world for a seed.
+    pub fn draw(seed: u64, wanted: &Wanted, flows: &[Workload]) -> Self {
+        let mut random = Random::apart(seed, 1);
+        let flow = random.pick(flows);
+        let drawn = *random.pick(&STRATEGIES);
+        let strategy = wanted.strategy.unwrap_or(drawn);
+        let least = if strategy == Strategy::None { 1 } else { 2 };
+        let drawn = usize::try_from(random.between(least, 5)).unwrap_or(1);
+        let nodes = wanted.nodes.unwrap_or(drawn).clamp(1, 64);
+        let survival = draw_survival(&mut random, wanted, strategy, nodes);
+        let executions = random.between(1, EXECUTIONS_MAX);
+        let executions = wanted.executions.map_or(executions, |count| count.clamp(1, 200) as u64);
+        let window = *random.pick(&WINDOWS);
+        let most = u64::try_from(window.as_micros()).unwrap_or(0);
+        let delay = |_| Duration::from_micros(random.between(0, most));
+        let delays = (0..executions).map(delay).collect();
+        let calm = is_in_peace(seed, wanted);
+        let mut options = draw_options(&mut random, calm);
+        options.seed = seed;
+        options.nodes = nodes;
+        options.deduplicating = !flow.keyless;
+        options.faults = draw_faults(seed, wanted, &survival, (nodes, window));
+        Self { flow: flow.name.clone(), survival, delays, options }
+    }
+}
+
+fn draw_survival(
+    random: &mut Random,
+    wanted: &Wanted,
+    strategy: Strategy,
+    nodes: usize,
+) -> Survival {
+    let drawn = usize::try_from(random.between(2.min(nodes as u64), nodes as u64)).unwrap_or(1);
+    let mut survival = Survival::new(strategy, wanted.replicas.unwrap_or(drawn).clamp(1, nodes));
+    let votes = u16::try_from(random.between(1, u64::from(survival.replicas / 2 + 1))).unwrap_or(1);
+    if strategy == Strategy::PartitionTolerant {
+        survival.votes = wanted.votes.unwrap_or(votes).clamp(1, survival.replicas / 2 + 1);
+    }
+    survival
+}
+
+/// Draws what a world is like; in a calm one nothing is slow or lost.
+fn draw_options(random: &mut Random, calm: bool) -> WorldOptions {
+    let networks = if calm { &NETWORKS[..2] } else { &NETWORKS[..] };
+    let network = NetworkOptions {
+        latency: *random.pick(networks),
+        lost_per_mille: *random.pick(if calm { &[0] } else { &[0, 0, 0, 5, 20] }),
+        doubled_per_mille: *random.pick(if calm { &[0] } else { &[0, 0, 10] }),
+        reordered_per_mille: *random.pick(if calm { &[0] } else { &[0, 0, 50] }),
+        bytes_per_second: *random.pick(if calm { &[0] } else { &[0, 0, 1_000_000] }),
+    };
+    WorldOptions {
+        network,
+        sync: *random.pick(&SYNCS),
+        service: *random.pick(&SERVICES),
+        skew: *random.pick(if calm { &[0] } else { &[0, 1_000, 5_000_000] }),
+        snapshot_every: *random.pick(&[0, 3, 20]),
+        awake_max: *random.pick(&[2, 64]),
+        invariants_every: if cfg!(debug_assertions) { 61 } else { 0 },
+        trace: false,
+        ..WorldOptions::default()
+    }
+}
+
+/// Whether nothing goes wrong: if that is asked for, and in one world in ten.
+fn is_in_peace(seed: u64, wanted: &Wanted) -> bool {
+    wanted.kinds.as_ref().map_or_else(|| Random::apart(seed, 3).happens(100), Vec::is_empty)
+}
+
+fn draw_faults(
+    seed: u64,
+    wanted: &Wanted,
+    survival: &Survival,
+    (nodes, window): (usize, Duration),
+) -> Vec<Fault> {
+    if let Some(faults) = &wanted.faults {
+        return faults.clone();
+    }
+    let mut random = Random::apart(seed, 2);
+    let all = wanted.kinds.clone().unwrap_or_else(|| FaultKind::ALL.to_vec());
+    if is_in_peace(seed, wanted) {
+        return Vec::new();
+    }
+    // Only some things go wrong in each world: loud faults would hide the quiet ones.
+    let share = *random.pick(&[150, 400, 1000]);
+    let mut kinds: Vec<_> = all.iter().copied().filter(|_| random.happens(share)).collect();
+    if kinds.is_empty() && !all.is_empty() {
+        kinds.push(*random.pick(&all));
+    }
+    let disks_max = if survival.is_replicated() { usize::from(survival.replicas > 1) } else { 1 };
+    let faults_max = random.between(1, 10);
+    generate(&mut random, &FaultPlan { kinds, nodes, faults_max, window, disks_max })
+}

@@ -1,0 +1,86 @@
+//! What is run in a simulated world: flows that come with it, or one that is given.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_engine::Survival;
+use outlast_expressions::{Value, value};
+use outlast_languages::openworkflow;
+use outlast_lineage::ExecutionId;
+use outlast_workflow::Program;
+
+use crate::{Plan, StartPlan};
+
+/// The flows that come with the simulator.
+const FLOWS: [&str; 4] = [
+    include_str!("../flows/line.yaml"),
+    include_str!("../flows/trip.yaml"),
+    include_str!("../flows/rollback.yaml"),
+    include_str!("../flows/pivot.yaml"),
+];
+
+/// A flow to be run.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// What it is called.
+    pub name: String,
+    /// The compiled text.
+    pub program: Arc<Program>,
+    /// The text.
+    pub text: Arc<str>,
+    /// What every execution is given.
+    pub input: Value,
+    /// Whether it says that its services know no keys.
+    pub keyless: bool,
+}
+
+impl Workload {
+    /// A flow that is given.
+    pub fn new(program: Arc<Program>, text: &str, input: Value) -> Self {
+        Self { name: program.name.clone(), program, text: Arc::from(text), input, keyless: false }
+    }
+
+    /// The flows that come with the simulator, each also for services that know no keys.
+    pub fn built_in() -> Vec<Self> {
+        let compiled = |text: &str, keyless| {
+            let program = openworkflow::compile(text).expect("the simulator's flows are right");
+            Self { keyless, ..Self::new(program, text, value::object([])) }
+        };
+        let both = |text: &&str| [compiled(text, false), compiled(&without_keys(text), true)];
+        FLOWS.iter().flat_map(both).collect()
+    }
+
+    /// A plan that starts it so many times, each after a delay.
+    pub(crate) fn plan(&self, delays: &[Duration], survival: &Survival) -> Plan {
+        let start = |(index, delay): (usize, &Duration)| {
+            let number = u8::try_from(index + 1).expect("a world has few executions");
+            StartPlan {
+                id: ExecutionId::from_bytes([number; 16]),
+                namespace: self.program.namespace.clone(),
+                workflow: self.program.name.clone(),
+                input: self.input.clone(),
+                survival: Some(survival.clone()),
+                delay: *delay,
+            }
+        };
+        Plan {
+            definitions: vec![(Arc::clone(&self.program), Arc::clone(&self.text))],
+            starts: delays.iter().enumerate().map(start).collect(),
+            events: Vec::new(),
+        }
+    }
+}
+
+/// The same flow, saying that its services know no keys.
+fn without_keys(text: &str) -> String {
+    let mut keyless = text.to_owned();
+    for class in ["compensatable", "pivot", "retriable"] {
+        let said = format!("class: {class}");
+        keyless = keyless.replace(&said, &format!("idempotency: {{ none: true }}, {said}"));
+    }
+    for name in ["line", "trip", "rollback", "pivot"] {
+        keyless =
+            keyless.replace(&format!("  name: {name}\n"), &format!("  name: {name}-keyless\n"));
+    }
+    keyless
+}

@@ -1,0 +1,133 @@
+//! The checkers notice what they are there to notice: worlds that are right are spoiled by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_engine::Survival;
+use outlast_expressions::value;
+use outlast_lineage::{
+    BranchId, Digest, EffectId, Epoch, ExecutionId, NodeId, OperationKey, Point, Time,
+};
+use outlast_simulator::checkers::{self, Expectation};
+use outlast_simulator::{Plan, StartPlan, Workload, World, WorldOptions};
+use outlast_workflow::program::HttpOutput;
+use outlast_workflow::{Request, Target};
+
+const ID: ExecutionId = ExecutionId::from_bytes([1; 16]);
+
+fn plan() -> Plan {
+    let flows = Workload::built_in();
+    let line = flows.iter().find(|flow| flow.name == "line").unwrap();
+    let start = StartPlan {
+        id: ID,
+        namespace: line.program.namespace.clone(),
+        workflow: line.program.name.clone(),
+        input: value::object([]),
+        survival: Some(Survival::solo()),
+        delay: Duration::ZERO,
+    };
+    let definitions = vec![(Arc::clone(&line.program), Arc::clone(&line.text))];
+    Plan { definitions, starts: vec![start], events: Vec::new() }
+}
+
+/// A world at rest in which everything holds, and what is expected of it.
+fn at_rest() -> (Expectation, World) {
+    let options = WorldOptions { learns: true, ..WorldOptions::default() };
+    let mut world = World::new(options, plan());
+    world.run_to_rest(&|_| true);
+    let expectation = Expectation::of(&world);
+    assert_eq!(checkers::everything_at_rest(&expectation, &world), Ok(()));
+    (expectation, world)
+}
+
+/// A request that nobody made.
+fn request(path: &str, number: u64, undo: bool, receipt: Option<&str>) -> Request {
+    let point = Point { author: NodeId(1), epoch: Epoch(9), number };
+    let body = receipt.map(|receipt| value::object([("receipt", value::string(receipt))]));
+    let digest = Digest::of(&[u8::try_from(number).unwrap(), u8::from(undo)]);
+    Request {
+        effect: EffectId { branch: BranchId::TRUNK, point },
+        key: OperationKey::new(ID, &digest, &digest),
+        own_key: None,
+        key_header: None,
+        deadline: None,
+        readonly: false,
+        undo,
+        target: Target::Http {
+            method: "POST".to_owned(),
+            uri: format!("http://world.example/{path}"),
+            headers: Vec::new(),
+            body: body.unwrap_or(value::null()),
+            output: HttpOutput::Content,
+            redirect: false,
+            authentication: None,
+        },
+        salt: [0; 16],
+    }
+}
+
+/// Has a service do something; gives the receipt of it, and what must not be.
+fn visit(world: &mut World, second: u64, request: &Request) -> (String, Option<String>) {
+    let now = Time::from_millis(10_000_000 + second * 1000);
+    let visited = world.services.visit(now, NodeId(1), ID, request, false);
+    let receipt = format!("{:016x}", request.key.digest().short());
+    (receipt, visited.finding)
+}
+
+#[test]
+fn something_done_twice_is_noticed() {
+    let (expectation, mut world) = at_rest();
+    visit(&mut world, 1, &request("ok/a1", 1, false, None));
+    let finding = checkers::net_effects_are_those_of_one_run(&expectation, &world).unwrap_err();
+    assert!(finding.contains("POST ok/a1 stands 2 times, 1 in one run"), "{finding}");
+}
+
+#[test]
+fn something_done_twice_and_undone_once_is_right_but_not_without_a_fault() {
+    let (expectation, mut world) = at_rest();
+    let (receipt, _) = visit(&mut world, 1, &request("ok/a1", 1, false, None));
+    visit(&mut world, 2, &request("undo/work", 2, true, Some(&receipt)));
+    assert_eq!(checkers::net_effects_are_those_of_one_run(&expectation, &world), Ok(()));
+    let finding = checkers::no_compensation_without_a_fault(&expectation, &world).unwrap_err();
+    assert!(finding.contains("undid 1 things"), "{finding}");
+}
+
+#[test]
+fn something_undone_twice_is_noticed_at_once() {
+    let (_, mut world) = at_rest();
+    let (receipt, _) = visit(&mut world, 1, &request("ok/a1", 1, false, None));
+    let (_, fine) = visit(&mut world, 2, &request("undo/work", 2, true, Some(&receipt)));
+    assert_eq!(fine, None);
+    let (_, finding) = visit(&mut world, 3, &request("undo/work", 3, true, Some(&receipt)));
+    assert!(finding.unwrap().contains("was undone twice"));
+}
+
+#[test]
+fn undoing_in_the_wrong_order_is_noticed() {
+    let (_, mut world) = at_rest();
+    let (first, _) = visit(&mut world, 1, &request("ok/a1", 1, false, None));
+    let (second, _) = visit(&mut world, 2, &request("ok/a2", 2, false, None));
+    visit(&mut world, 3, &request("undo/work", 3, true, Some(&first)));
+    visit(&mut world, 4, &request("undo/work", 4, true, Some(&second)));
+    let finding = checkers::undos_come_in_reverse_order(&world).unwrap_err();
+    assert!(finding.contains("POST ok/a1"), "{finding}");
+}
+
+#[test]
+fn a_key_that_carries_two_requests_is_noticed_at_once() {
+    let (_, mut world) = at_rest();
+    visit(&mut world, 1, &request("ok/a1", 1, false, None));
+    let (_, finding) = visit(&mut world, 2, &request("ok/a2", 1, false, None));
+    assert!(finding.unwrap().contains("carried POST ok/a1 and then POST ok/a2"));
+}
+
+#[test]
+fn a_start_that_was_acknowledged_and_is_lost_is_noticed() {
+    let (_, mut world) = at_rest();
+    world.client.ended.clear();
+    let finding = checkers::nothing_acknowledged_is_lost(&world).unwrap_err();
+    assert!(finding.contains("nobody knows how it ended"), "{finding}");
+    world.client.said.clear();
+    let finding = checkers::every_node_says_the_same(&world).unwrap_err();
+    assert!(finding.contains("no node knows"), "{finding}");
+}

@@ -1,0 +1,149 @@
+//! A swarm of worlds: whatever goes wrong, what must hold holds; the same seed is the same world; and
+//! a world that fails is found, made smaller and kept.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use outlast_lineage::Digest;
+use outlast_simulator::{
+    Fault, Recording, Scenario, Situation, Situations, Swarm, Wanted, Workload,
+};
+
+/// How many seeds the default test run tries.
+const SEEDS: u64 = 200;
+
+/// What must come up among them, or they prove little.
+const MUST_COME_UP: [Situation; 16] = [
+    Situation::CrashWithUnsynced,
+    Situation::CrashWithCall,
+    Situation::TornRecord,
+    Situation::RotFound,
+    Situation::DiskLost,
+    Situation::Fenced,
+    Situation::SyncFailed,
+    Situation::DiskFull,
+    Situation::AllDown,
+    Situation::WokeToBacklog,
+    Situation::AnswerLost,
+    Situation::Deduplicated,
+    Situation::ActedAgain,
+    Situation::ServiceFailed,
+    Situation::Undone,
+    Situation::RefusedForNow,
+];
+
+fn swarm() -> Swarm {
+    Swarm::new(Wanted::default(), Workload::built_in())
+}
+
+#[test]
+fn whatever_goes_wrong_what_must_hold_holds() {
+    let mut swarm = swarm();
+    let mut failed = Vec::new();
+    let mut situations = Situations::default();
+    for seed in 0..SEEDS {
+        let scenario = swarm.scenario(seed);
+        let verdict = swarm.run(&scenario);
+        situations.add(&verdict.situations);
+        if let Some(finding) = verdict.finding {
+            let (nodes, flow) = (scenario.options.nodes, scenario.flow);
+            failed.push(format!("seed {seed}, {nodes} nodes, {flow}: {finding}"));
+        }
+    }
+    assert!(failed.is_empty(), "{} of {SEEDS}:\n{}", failed.len(), failed.join("\n"));
+    for situation in MUST_COME_UP {
+        assert!(situations.count(situation) > 0, "never: {}", situation.words());
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_byte_for_byte() {
+    let (mut first, mut second) = (swarm(), swarm());
+    let mut traces = Vec::new();
+    for seed in 0..10 {
+        let mut scenario = first.scenario(seed);
+        scenario.options.trace = true;
+        let trace = first.run(&scenario).trace;
+        let mut again = second.scenario(seed);
+        again.options.trace = true;
+        assert_eq!(trace, second.run(&again).trace, "seed {seed}");
+        assert!(trace.lines().count() > 20, "seed {seed}: {trace}");
+        traces.push(Digest::of(trace.as_bytes()));
+    }
+    traces.sort_unstable();
+    traces.dedup();
+    assert_eq!(traces.len(), 10, "every seed is another world");
+}
+
+#[test]
+fn asking_for_what_was_drawn_changes_nothing() {
+    let mut swarm = swarm();
+    for seed in 0..10 {
+        let mut drawn = swarm.scenario(seed);
+        drawn.options.trace = true;
+        let wanted = Wanted {
+            nodes: Some(drawn.options.nodes),
+            strategy: Some(drawn.survival.strategy),
+            replicas: Some(usize::from(drawn.survival.replicas)),
+            votes: Some(drawn.survival.votes),
+            executions: Some(drawn.delays.len()),
+            faults: Some(drawn.options.faults.clone()),
+            kinds: None,
+        };
+        let mut asked = Scenario::draw(seed, &wanted, swarm.flows());
+        asked.options.trace = true;
+        assert_eq!(swarm.run(&drawn).trace, swarm.run(&asked).trace, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_world_that_was_written_down_is_the_same_world() {
+    let mut swarm = swarm();
+    let mut scenario = swarm.scenario(3);
+    scenario.options.trace = true;
+    let trace = swarm.run(&scenario).trace;
+    let text = Recording { scenario, flow: None, digest: None }.to_text();
+    let mut read: Recording = text.parse().unwrap();
+    read.scenario.options.trace = true;
+    assert_eq!(swarm.run(&read.scenario).trace, trace);
+}
+
+#[test]
+fn a_failing_world_is_made_smaller_until_only_what_breaks_it_is_left() {
+    let mut swarm = swarm();
+    let texts = [
+        "loss@0.1+1=100",
+        "clock-jump@0.2+0:1=5000",
+        "crash@0.05+500:1",
+        "slow-disk@0.3+1:1=20",
+        "disk-full@0.4+0.2:1",
+    ];
+    let mut scenario = swarm.scenario(1);
+    scenario.options.nodes = 1;
+    scenario.options.faults = texts.iter().map(|text| text.parse().unwrap()).collect();
+    // Whoever is down for longer than anybody's patience breaks the sentence that executions end.
+    scenario.options.patience = Duration::from_secs(300);
+    assert!(swarm.run(&scenario).finding.unwrap().contains("still waits"));
+    let smallest = swarm.shrink(&scenario, |_| {});
+    let left: Vec<_> = smallest.options.faults.iter().map(Fault::to_string).collect();
+    assert_eq!(left, ["crash@0.05+500:1"]);
+}
+
+#[test]
+fn worlds_that_once_failed_hold() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
+    let mut swarm = swarm();
+    let mut kept = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let recording: Recording = fs::read_to_string(&path).unwrap().parse().unwrap();
+        let verdict = match recording.flow {
+            Some(flow) => Swarm::new(Wanted::default(), vec![flow]).run(&recording.scenario),
+            None => swarm.run(&recording.scenario),
+        };
+        assert_eq!(verdict.finding, None, "{}", path.display());
+        kept += 1;
+    }
+    assert!(kept > 0, "some worlds are kept");
+}
