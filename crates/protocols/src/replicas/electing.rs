@@ -222,7 +222,8 @@ impl Replica {
             return;
         }
         self.role = Role::Backup { leader: Some(leader) };
-        (self.heard, self.unanswered, self.calm, self.failures) = (false, 0, 1, 0);
+        (self.heard, self.unanswered, self.calm) = (false, 0, 1);
+        (self.lagged, self.failures) = (0, 0);
         out.timer(Timer::WordOverdue, self.setup.patience);
     }
 

@@ -131,9 +131,18 @@ impl Replica {
                 // A backup may hold more than a primary that could not ask it. It would never
                 // acknowledge the other line, and what waits for a majority would wait for ever.
                 self.follow(out, from);
-                let held = self.held();
-                out.send(from, Message::State { held, term: None });
+                self.show(out, from);
             }
+        }
+    }
+
+    /// Shows a primary that more is held here; ever more rarely, because a primary that keeps a line
+    /// it proposed does not take it over.
+    fn show(&mut self, out: &mut Outputs, leader: NodeId) {
+        self.lagged += 1;
+        if self.lagged.is_power_of_two() {
+            let held = self.held();
+            out.send(leader, Message::State { held, term: None });
         }
     }
 

@@ -113,6 +113,8 @@ pub struct Replica {
     heard: bool,
     /// How often the primary was asked for a word in vain.
     unanswered: u32,
+    /// How often the primary led on with less than is held here.
+    lagged: u32,
     /// For how many patiences no word of the primary is needed.
     calm: u32,
     /// The number of the newest state of this primary that everyone was reminded of.
@@ -171,6 +173,7 @@ impl Replica {
             failures: 0,
             heard: false,
             unanswered: 0,
+            lagged: 0,
             calm: 1,
             reminded: 0,
             told: 0,

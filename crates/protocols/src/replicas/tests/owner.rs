@@ -2,6 +2,7 @@
 //! disk. A step and all that it orders is one record; a crash leaves what was recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 
 use outlast_lineage::{EffectId, Epoch, NodeId, OperationKey, Point, Time};
 
@@ -19,6 +20,17 @@ pub(super) struct Disk {
     pub(super) changes: Vec<Change>,
     pub(super) flow: Flow,
     pub(super) remnants: BTreeMap<Epoch, Flow>,
+}
+
+/// A value as it is after it was written and read.
+pub(super) fn in_bytes<Value>(value: &Value) -> Value
+where
+    Value: minicbor::Encode<()> + for<'bytes> minicbor::Decode<'bytes, ()> + PartialEq + Debug,
+{
+    let bytes = minicbor::to_vec(value).expect("a vector takes everything");
+    let read = minicbor::decode(&bytes).expect("what was written can be read");
+    assert_eq!(*value, read);
+    read
 }
 
 /// What an owner wants of the world.
@@ -57,7 +69,8 @@ impl Owner {
     /// A node that hears of the execution, or comes back.
     pub(super) fn new(setup: Setup, plan: Plan, disk: Disk) -> Self {
         let mut standing = Standing::default();
-        disk.changes.iter().for_each(|change| standing.apply(change));
+        disk.changes.iter().for_each(|change| standing.apply(&in_bytes(change)));
+        let standing = in_bytes(&standing);
         Self {
             replica: Replica::restored(setup, standing.clone()),
             disk,

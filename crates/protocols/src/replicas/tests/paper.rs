@@ -245,7 +245,7 @@ fn active_replication_compensates_all_executions_but_one() {
     let settled = |world: &World| world.owners().all(|owner| owner.replica.standing().settled);
     assert!(world.run_until(20_000, settled));
     let flow = world.owner(1).disk.flow.clone();
-    world.provider.assert_net_effects_are_those_of(&flow);
+    world.provider.assert_net_effects_are_those_of(&flow, &world.gone);
     // Who heard of the decision in the middle has less to undo.
     assert!((4..=8).contains(&world.provider.undone.len()), "{:?}", world.provider.undone);
 }
@@ -268,7 +268,7 @@ fn parallel_activities_survive_a_failover_between_them() {
         };
         assert!(world.run_until(30_000, settled));
         let flow = world.owner(1).disk.flow.clone();
-        world.provider.assert_net_effects_are_those_of(&flow);
+        world.provider.assert_net_effects_are_those_of(&flow, &world.gone);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_lineage::{EffectId, OperationKey};
+use outlast_lineage::{EffectId, NodeId, OperationKey};
 
 use super::flow::Flow;
 
@@ -45,7 +45,7 @@ impl Provider {
 
     /// The net effects are those of the decided run, each once: with deduplicating providers one
     /// for each key.
-    pub(super) fn assert_net_effects_are_those_of(&self, flow: &Flow) {
+    pub(super) fn assert_net_effects_are_those_of(&self, flow: &Flow, gone: &BTreeSet<NodeId>) {
         let kept: BTreeSet<_> = flow.done().map(|(effect, _)| effect).collect();
         let kept_keys: BTreeSet<_> = flow.done().map(|(_, key)| key).collect();
         for effect in &kept {
@@ -57,7 +57,8 @@ impl Provider {
                 "{effect:?} of the decided run never happened"
             );
         }
-        for effect in &self.happened {
+        // Nobody is left to undo what the lost for good have done.
+        for effect in self.happened.iter().filter(|effect| !gone.contains(&effect.point.author)) {
             let called = &self.calls[effect];
             let stays =
                 kept.contains(effect) || (called.deduplicated && kept_keys.contains(&called.key));

@@ -120,9 +120,22 @@ fn last_partition(world: &mut World) {
     }
 }
 
+/// Everyone holds the decided run, and then one of them is never seen again.
+fn lose_one_for_good(world: &mut World) {
+    let concluded = |world: &World| {
+        world.owners().count() == world.terms.replicas as usize
+            && world.owners().all(|owner| owner.replica.holds_the_end())
+    };
+    assert!(world.run_until(BOUND, concluded), "everyone comes to hold the decided run");
+    let nodes = world.nodes();
+    let lost = nodes[world.dice.below(nodes.len() as u64) as usize];
+    world.fence(lost);
+}
+
 fn assert_settled(world: &mut World) {
     let settled = |world: &World| {
-        world.owners().count() == world.terms.replicas as usize
+        let present = world.owners().count() + world.gone.len();
+        present == world.terms.replicas as usize
             && world.owners().all(|owner| owner.replica.standing().settled)
     };
     let done = world.run_until(BOUND, settled);
@@ -132,8 +145,8 @@ fn assert_settled(world: &mut World) {
         assert_eq!(owner.replica.head().lineage, *decided, "everyone holds the decided run");
         assert_eq!(owner.concluded, 1, "the end is told once in each life");
     }
-    let flow = world.owner(1).disk.flow.clone();
-    world.provider.assert_net_effects_are_those_of(&flow);
+    let flow = world.owners().next().expect("someone is left").disk.flow.clone();
+    world.provider.assert_net_effects_are_those_of(&flow, &world.gone);
     world.provider.assert_undone_in_order();
 }
 
@@ -150,6 +163,9 @@ fn one_world(seed: u64) -> World {
     }
     calm(&mut world);
     world.heal();
+    if dice.percent(15) {
+        lose_one_for_good(&mut world);
+    }
     assert_settled(&mut world);
     let all_deduplicated = world.provider.calls.values().all(|called| called.deduplicated);
     if world.terms.acknowledge && world.terms.mode == Mode::Elected && all_deduplicated {

@@ -8,7 +8,7 @@ use outlast_lineage::{EffectId, NodeId, Point, Time};
 
 use super::super::{Choice, Input, Message, Mode, Setup, Situation, Timer};
 use super::flow::Plan;
-use super::owner::{Disk, Order, Owner};
+use super::owner::{Disk, Order, Owner, in_bytes};
 use super::provider::Provider;
 
 pub(super) const ELECTION_WAIT: Duration = Duration::from_millis(100);
@@ -292,7 +292,9 @@ impl World {
             Event::Act(effect) => self.provider.act(effect),
             Event::Answer { node, life, index, effect } => self.answer(node, life, index, effect),
             Event::Undone { node, life, effect } => {
-                self.provider.undo(effect);
+                if self.gone.is_empty() || !self.is_kept_by_the_gone(node, effect) {
+                    self.provider.undo(effect);
+                }
                 if self.seats[&node].life == life {
                     self.tell(node, Input::Undone(vec![effect]));
                 }
@@ -300,6 +302,15 @@ impl World {
             Event::Tick => self.tick(),
             Event::Restart(node) => self.restart(node),
         }
+    }
+
+    /// What a replica that is lost for good did on the decided run, no other replica knows by key:
+    /// the owner finds it in the decided state.
+    fn is_kept_by_the_gone(&self, node: NodeId, effect: EffectId) -> bool {
+        let called = &self.provider.calls[&effect];
+        let owner = self.seats[&node].owner.as_ref();
+        let mut kept = owner.into_iter().flat_map(|owner| owner.disk.flow.done());
+        called.deduplicated && kept.any(|(_, key)| key == called.key)
     }
 
     fn answer(&mut self, node: NodeId, life: u32, index: usize, effect: EffectId) {
@@ -364,6 +375,7 @@ impl World {
         let name = format!("{message:?}");
         let name = name.split([' ', '{']).next().unwrap_or_default().to_owned();
         *self.sent.entry(name).or_default() += 1;
+        let message = in_bytes(&message);
         let copies = 1 + u64::from(self.dice.percent(self.doubling));
         for _ in 0..copies {
             if !self.dice.percent(self.loss) && !self.cut.contains(&(from, to)) {
