@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use outlast_node::cluster::{self, Cluster, JoinToken};
-use outlast_node::transport::{Event, Settings, is_address};
-use outlast_node::{data, random};
-use tokio::sync::mpsc;
+use outlast_node::transport::{Settings, is_address};
+use outlast_node::{NodeHandle, data, random};
 
 use crate::exit::Failure;
 
@@ -52,12 +51,13 @@ impl ClusterArguments {
         Ok(())
     }
 
-    /// Brings up the connections to other nodes, if the node is in a cluster.
+    /// Connects a node to the others, if it is in a cluster.
     pub(crate) async fn start(
         &self,
         directory: &Path,
-        meta: &data::Meta,
+        node: &NodeHandle,
     ) -> anyhow::Result<Option<Cluster>> {
+        let meta = node.meta();
         let settings = Settings {
             listen: self.cluster_listen,
             advertised: self.cluster_address.clone(),
@@ -67,7 +67,7 @@ impl ClusterArguments {
         let Some((cluster, events)) = Cluster::start(directory, meta.node, settings).await? else {
             return Ok(None);
         };
-        tokio::spawn(pass_on(events));
+        node.connect(&cluster, events);
         Ok(Some(cluster))
     }
 }
@@ -76,13 +76,6 @@ impl ClusterArguments {
 pub(crate) fn prepared(directory: &Path) -> anyhow::Result<(data::Lock, data::Meta)> {
     data::prepare(directory, u64::from_le_bytes(random::bytes()))
         .map_err(|error| Failure::storage(format!("{:#}", anyhow::Error::from(error))).into())
-}
-
-/// Takes what other nodes send.
-async fn pass_on(mut events: mpsc::Receiver<Event>) {
-    while let Some(event) = events.recv().await {
-        tracing::trace!(?event, "from another node");
-    }
 }
 
 /// Where other nodes reach this one.

@@ -4,11 +4,24 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use minicbor::{Decode, Encode};
-use outlast_expressions::value;
+use outlast_expressions::{Value, value};
 use outlast_workflow::{Program, moment};
 
 /// How many replicas there are if nothing is said.
 const REPLICAS: usize = 3;
+/// More replicas than anyone needs: every change goes to each of them.
+const REPLICAS_MAX: u16 = 64;
+/// What a block may say.
+const KEYS: [&str; 8] = [
+    "strategy",
+    "replicas",
+    "voteThreshold",
+    "acknowledge",
+    "electionWait",
+    "heartbeat",
+    "budget",
+    "pivots",
+];
 
 /// How an execution is to survive.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
@@ -104,7 +117,21 @@ impl Survival {
     /// What a program says: its `survival` block. Strategies that this release does not know are
     /// none, as the language check has said.
     pub fn of(program: &Program) -> Self {
-        let Some(block) = value::get(&program.extension, "survival") else { return Self::solo() };
+        value::get(&program.extension, "survival").map_or_else(Self::solo, Self::of_block)
+    }
+
+    /// What a starter says: a text such as `passive`, `passive:5` or `partition-tolerant:5:2`
+    /// (replicas, votes), or an object with the words of a definition's block.
+    pub fn read(said: &Value) -> Result<Self, String> {
+        if let Some(text) = value::as_str(said) {
+            return text.parse();
+        }
+        check(said)?;
+        Ok(Self::of_block(said))
+    }
+
+    /// What a block says that was checked.
+    fn of_block(block: &Value) -> Self {
         let text = |key: &str| value::get(block, key).and_then(value::as_str);
         let number = |key: &str| value::get(block, key).and_then(value::as_f64);
         let strategy = text("strategy").and_then(|it| it.parse().ok()).unwrap_or_default();
@@ -150,3 +177,120 @@ impl FromStr for Strategy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected none, passive, active or partition-tolerant")]
 pub struct UnknownStrategy;
+
+impl FromStr for Survival {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(':');
+        let strategy = parts.next().unwrap_or_default();
+        let mut block = vec![("strategy", value::string(strategy))];
+        for key in ["replicas", "voteThreshold"] {
+            if let Some(count) = parts.next() {
+                let number: i64 =
+                    count.parse().map_err(|_| format!("{text}: `{count}` is no number"))?;
+                block.push((key, value::integer(number)));
+            }
+        }
+        if parts.next().is_some() {
+            return Err(format!(
+                "{text}: expected a strategy, replicas and votes, as in passive:3"
+            ));
+        }
+        let block = value::object(block);
+        check(&block).map_err(|reason| format!("{text}: {reason}"))?;
+        Ok(Self::of_block(&block))
+    }
+}
+
+/// Whether a block is one that this release can hold to.
+fn check(block: &Value) -> Result<(), String> {
+    if !matches!(block, Value::Obj(_)) {
+        return Err("it is neither a text nor an object".to_owned());
+    }
+    if let Some((key, _)) = value::members(block).find(|(key, _)| !KEYS.contains(key)) {
+        return Err(format!("`{key}` is not known; there are {}", KEYS.join(", ")));
+    }
+    let get = |key: &str| value::get(block, key);
+    let strategy = get("strategy").and_then(value::as_str).ok_or("`strategy` is missing")?;
+    strategy.parse::<Strategy>().map_err(|error| format!("`strategy`: {error}"))?;
+    let replicas = count(get("replicas"), "replicas", REPLICAS_MAX)?.unwrap_or(REPLICAS as u16);
+    count(get("voteThreshold"), "voteThreshold", replicas / 2 + 1)?;
+    one_of(get("acknowledge"), "acknowledge", &["none", "majority"])?;
+    one_of(get("pivots"), "pivots", &["anywhere"])?;
+    let budget = get("budget").map(|it| value::as_f64(it).filter(|it| 0.0 <= *it));
+    budget.is_none_or(|it| it.is_some()).then_some(()).ok_or("`budget` is no cost")?;
+    for key in ["electionWait", "heartbeat"] {
+        if let Some(wait) = get(key) {
+            let wait = value::as_str(wait).ok_or_else(|| format!("`{key}` is no text"))?;
+            moment::duration_of_text(wait).map_err(|error| format!("`{key}`: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn count(said: Option<&Value>, key: &str, most: u16) -> Result<Option<u16>, String> {
+    let Some(said) = said else { return Ok(None) };
+    let count = value::as_i64(said).and_then(|count| u16::try_from(count).ok());
+    match count.filter(|count| (1..=most).contains(count)) {
+        Some(count) => Ok(Some(count)),
+        None => Err(format!("`{key}` is from 1 to {most} here")),
+    }
+}
+
+fn one_of(said: Option<&Value>, key: &str, words: &[&str]) -> Result<(), String> {
+    match said.map(|said| value::as_str(said).is_some_and(|said| words.contains(&said))) {
+        Some(false) => Err(format!("`{key}` is one of {}", words.join(", "))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Survival, String> {
+        Survival::read(&value::parse(text).unwrap())
+    }
+
+    #[test]
+    fn a_text_names_strategy_replicas_and_votes() {
+        assert_eq!("none".parse(), Ok(Survival::solo()));
+        assert_eq!("passive".parse(), Ok(Survival::new(Strategy::Passive, 3)));
+        let wanted = Survival { votes: 2, ..Survival::new(Strategy::PartitionTolerant, 5) };
+        assert_eq!("partition-tolerant:5:2".parse(), Ok(wanted));
+        for wrong in
+            ["", "ring", "passive:0", "passive:x", "active:3:1:1", "active:3:3", "active:65"]
+        {
+            assert!(wrong.parse::<Survival>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_object_says_the_same_as_a_definition() {
+        let said = r#"{"strategy": "partition-tolerant", "replicas": 5, "voteThreshold": 3,
+            "acknowledge": "majority", "pivots": "anywhere", "electionWait": "PT1S", "budget": 7}"#;
+        let survival = read(said).unwrap();
+        assert_eq!((survival.replicas, survival.votes), (5, 3));
+        assert_eq!(survival.acknowledge, Acknowledge::Majority);
+        assert!(survival.pivots_anywhere);
+        assert_eq!((survival.election_wait, survival.budget), (1_000_000, Some(7.0)));
+    }
+
+    #[test]
+    fn what_cannot_be_held_to_is_refused_with_a_reason() {
+        let wrong = [
+            (r"3", "neither"),
+            (r#"{"replicas": 3}"#, "`strategy` is missing"),
+            (r#"{"strategy": "passive", "copies": 3}"#, "`copies` is not known"),
+            (r#"{"strategy": "active", "voteThreshold": 3}"#, "from 1 to 2"),
+            (r#"{"strategy": "active", "acknowledge": "all"}"#, "none, majority"),
+            (r#"{"strategy": "active", "budget": -1}"#, "`budget`"),
+            (r#"{"strategy": "active", "electionWait": "soon"}"#, "`electionWait`"),
+        ];
+        for (said, reason) in wrong {
+            let refused = read(said).unwrap_err();
+            assert!(refused.contains(reason), "{said}: {refused}");
+        }
+    }
+}

@@ -56,7 +56,7 @@ fn register_transport(registry: &mut Registry, transport: &Statistics) {
 
 type Measured<T> = (&'static str, &'static str, T);
 
-const fn counters(counts: &Counts, journal: &JournalCounts) -> [Measured<u64>; 17] {
+const fn counters(counts: &Counts, journal: &JournalCounts) -> [Measured<u64>; 20] {
     let engine = &counts.engine;
     [
         ("steps", "Steps of the engine", engine.steps),
@@ -71,6 +71,9 @@ const fn counters(counts: &Counts, journal: &JournalCounts) -> [Measured<u64>; 1
         ("calls", "Calls to services", engine.calls),
         ("stale_answers", "Answers that nobody waited for", engine.stale_answers),
         ("requests_refused", "Requests that were refused", engine.refused),
+        ("peer_messages", "Messages of other nodes that were taken", engine.messages),
+        ("strange_messages", "Messages that nobody could make sense of", engine.strange_messages),
+        ("peers_lost", "How often another node was found out of reach", engine.peers_lost),
         ("timers_fired", "Timers that fired", engine.timers_fired),
         ("events", "Events taken in", engine.events),
         ("events_dropped", "Early events that nobody came for in time", engine.events_dropped),

@@ -9,9 +9,10 @@ use std::time::Duration;
 use outlast_engine::{Ask, Caller, Position, Refusal, Reply, Report};
 use outlast_lineage::{ExecutionId, Time};
 use tokio::runtime::Handle;
-use tokio::sync::{broadcast, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::clock::Clock;
+use crate::cluster::Cluster;
 use crate::configuration::Configuration;
 use crate::data::{self, DataError, Lock, Meta};
 use crate::driver::{
@@ -20,6 +21,7 @@ use crate::driver::{
 use crate::journal::{Journal, JournalError};
 use crate::random;
 use crate::store::{Store, StoreError};
+use crate::transport::Event;
 
 /// How many reports a watcher may be behind before it misses some. A report of a loop without effects
 /// tells of a thousand turns, so this bounds memory more than it seems.
@@ -130,6 +132,15 @@ impl NodeHandle {
         let replied = waiting.await;
         leaving.replied = true;
         replied.map_err(|_| Gone)
+    }
+
+    /// Lets the node talk to the other members of its cluster. Runs on the runtime it is called in,
+    /// until the node stops.
+    pub fn connect(&self, cluster: &Cluster, events: mpsc::Receiver<Event>) {
+        let inbox = &self.inner.inbox;
+        inbox.give(Message::Connected(cluster.transport().clone()));
+        tokio::spawn(driver::keep_telling(Arc::clone(inbox), cluster.clone()));
+        tokio::spawn(driver::keep_giving(Arc::clone(inbox), events));
     }
 
     /// What happens from now on. A watcher that falls behind misses some.

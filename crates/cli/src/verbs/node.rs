@@ -88,7 +88,7 @@ async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> any
     if !arguments.no_token {
         ensure_token(directory)?;
     }
-    let cluster = arguments.cluster.start(directory, node.meta()).await?;
+    let cluster = arguments.cluster.start(directory, &node).await?;
     let options = http::Options {
         listen: arguments.listen,
         hosts: arguments.hosts.clone(),
@@ -120,13 +120,14 @@ async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> any
         stopped = node.stopped() => Err(stopped),
     };
     server.stop().await;
+    let stopped = match ended {
+        Ok(_) => node.shutdown().await,
+        Err(stopped) => stopped,
+    };
     cluster.inspect(Cluster::stop);
-    match ended {
-        Ok(_) => match node.shutdown().await {
-            Stopped::Asked => Ok(Exit::Completed),
-            stopped => Err(Failure::storage(stopped.to_string()).into()),
-        },
-        Err(stopped) => Err(Failure::storage(stopped.to_string()).into()),
+    match stopped {
+        Stopped::Asked => Ok(Exit::Completed),
+        stopped => Err(Failure::storage(stopped.to_string()).into()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use outlast_engine::Survival;
 use outlast_expressions::value;
 use serde_json::{Map, Value as Json, json};
 
@@ -19,6 +20,7 @@ Examples:
   outlast start order.yaml --input '{\"item\": 7}'        register the document and start it
   outlast start orders/order:1.0.0 --input @order.json  start what is registered already
   outlast start order.yaml --name order-17 --wait       wait for the end and print the output
+  outlast start order.yaml --survival passive:3         three nodes of a cluster hold it
 
 Starting again with the same --id or --name, document and input starts nothing: it is the same execution.")]
 pub(crate) struct Arguments {
@@ -34,6 +36,10 @@ pub(crate) struct Arguments {
     /// A name of your choice, unique in the namespace
     #[arg(long)]
     name: Option<String>,
+    /// How it is to survive, if not as its document says: none, passive, active or
+    /// partition-tolerant, with how many replicas and votes
+    #[arg(long, value_name = "WAY[:REPLICAS[:VOTES]]", value_parser = survival)]
+    survival: Option<String>,
     /// Wait for the end; print the output, and end with the exit code of its condition
     #[arg(long)]
     wait: bool,
@@ -88,7 +94,8 @@ async fn start(
     body.insert("workflow".to_owned(), json!(definition.name));
     body.insert("version".to_owned(), json!(definition.version));
     body.insert("input".to_owned(), input);
-    for (name, value) in [("id", &arguments.id), ("name", &arguments.name)] {
+    let Arguments { id, name, survival, .. } = arguments;
+    for (name, value) in [("id", id), ("name", name), ("survival", survival)] {
         if let Some(value) = value {
             body.insert(name.to_owned(), json!(value));
         }
@@ -108,6 +115,11 @@ async fn wait(client: &Client, id: &str, json: bool) -> anyhow::Result<Exit> {
         eprintln!("{condition}{error}");
     }
     Ok(exit_of(&condition))
+}
+
+/// A way to survive, as it is written.
+fn survival(text: &str) -> Result<String, String> {
+    text.parse::<Survival>().map(|_| text.to_owned())
 }
 
 /// The document, if the text names a file.

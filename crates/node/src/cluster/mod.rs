@@ -15,7 +15,7 @@ mod members;
 mod tests;
 mod token;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,7 @@ pub use token::{JoinToken, NoToken};
 use crate::transport::{ClusterId, Event, IdentityError, Settings, Transport};
 use admission::Admissions;
 use folder::Folder;
+use members::Members;
 use token::Fingerprint;
 
 /// Why something about a cluster could not be done.
@@ -157,6 +158,16 @@ pub fn is_member(directory: &Path) -> bool {
     Folder::of(directory).is_member()
 }
 
+/// The other members that the node of a data directory has heard of; none if it is no member.
+pub(crate) fn others_of(directory: &Path, node: NodeId) -> Result<BTreeSet<NodeId>, ClusterError> {
+    let folder = Folder::of(directory);
+    if !folder.is_member() {
+        return Ok(BTreeSet::new());
+    }
+    let members = Members::open(&folder)?;
+    Ok(members.iter().map(|(member, _)| member).filter(|member| *member != node).collect())
+}
+
 /// Makes a cluster whose only member is the node of a data directory.
 pub fn found(directory: &Path, node: NodeId) -> Result<ClusterId, ClusterError> {
     let folder = Folder::of(directory);
@@ -257,6 +268,15 @@ impl Cluster {
         let mut places = self.transport.places();
         places.insert(self.transport.identity().node, self.transport.advertised().to_vec());
         places
+    }
+
+    /// The other members that this node has heard of and that were not removed.
+    pub(crate) fn others(&self) -> BTreeSet<NodeId> {
+        let (kept, met) = (self.admissions.places(), self.transport.places());
+        let mut others: BTreeSet<_> = kept.into_iter().map(|(node, _)| node).collect();
+        others.extend(met.into_keys());
+        others.remove(&self.transport.identity().node);
+        others
     }
 
     /// Removes a member that is lost for good: this node does not hear it any more, nor lets its id

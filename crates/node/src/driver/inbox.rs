@@ -3,20 +3,23 @@
 //! One lock and one condition: the driver takes everything that waits at once and sleeps only when
 //! there is nothing. Nobody who gives something ever waits, so that the journal's writer and the
 //! tasks that make calls cannot be stopped by a busy driver. Requests are bounded by refusing them;
-//! answers are bounded by the calls that were ordered.
+//! answers are bounded by the calls that were ordered, and messages of other nodes by `network`.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use outlast_engine::{Ask, Caller, Reply};
 use outlast_expressions::Value;
-use outlast_lineage::ExecutionId;
+use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::{Answer, Ticket};
 use tokio::sync::oneshot;
 
 use super::Counts;
 use super::checkpoints::Stored;
+use super::network::Batch;
 use crate::journal::Event;
+use crate::transport::Transport;
 
 /// What the driver can be told.
 pub(crate) enum Message {
@@ -32,6 +35,12 @@ pub(crate) enum Message {
     Stored(Box<Stored>),
     /// The store gave back a snapshot, or could not.
     Fetched { execution: ExecutionId, snapshot: Result<Vec<u8>, String> },
+    /// The node can talk to others.
+    Connected(Transport),
+    /// Other nodes sent something.
+    Received(Batch),
+    /// These are the other nodes.
+    PeersKnown(BTreeSet<NodeId>),
     /// Someone wants to know what was counted.
     Count(oneshot::Sender<Counts>),
     /// Come to an end.

@@ -14,6 +14,7 @@ mod calls;
 mod checkpoints;
 mod history;
 mod inbox;
+mod network;
 mod start;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,20 +22,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_engine::{Action, Caller, Counters, Engine, Input, Output, Position, Reply, Report};
-use outlast_lineage::Time;
+use outlast_lineage::{NodeId, Time};
 use tokio::sync::{broadcast, oneshot};
 
 pub(crate) use history::History;
 pub use history::HistoryLine;
 pub(crate) use inbox::{Inbox, Message, Rejected};
+pub(crate) use network::{keep_giving, keep_telling};
 pub use start::StartError;
 pub(crate) use start::{Started, start};
 
 use crate::clock::Clock;
 use crate::journal::{Journal, JournalError};
+use crate::transport::{Dropped, Sent, Transport};
 use calls::Calls;
 use checkpoints::Checkpoints;
 use inbox::{Marks, Storage};
+use network::Arrived;
 
 /// How many steps a round takes before it looks at what has arrived meanwhile.
 const STEPS_PER_ROUND: usize = 1024;
@@ -81,6 +85,8 @@ pub(crate) struct Driver {
     checkpoints: Checkpoints,
     history: Arc<History>,
     reports: broadcast::Sender<Arc<Report>>,
+    /// The way to other nodes, if there are any.
+    network: Option<Transport>,
     /// Who waits for a reply.
     callers: BTreeMap<Caller, oneshot::Sender<Reply>>,
     /// Answers that came at once and are inputs of the next steps.
@@ -213,6 +219,14 @@ impl Driver {
             Message::Fetched { execution, snapshot } => {
                 self.step(Input::Fetched { execution, snapshot });
             }
+            Message::Connected(transport) => self.network = Some(transport),
+            Message::Received(batch) => {
+                for Arrived { from, message, room } in batch.open() {
+                    self.step(Input::Received { from, message: message.into() });
+                    drop(room);
+                }
+            }
+            Message::PeersKnown(others) => self.step(Input::PeersKnown(others)),
             // Whoever no longer wants to know needs no answer.
             Message::Count(reply) => drop(reply.send(self.counts())),
             Message::Stop => self.stopping = true,
@@ -280,13 +294,22 @@ impl Driver {
             Action::Fetch(execution) => self.checkpoints.fetch(execution),
             Action::Forget(subject) => self.checkpoints.forget(subject),
             Action::Report(report) => self.report(report),
-            // A node without peers has nobody to send to.
-            Action::Send { .. } => {}
+            Action::Send { to, message } => self.send(to, message),
             Action::Compile(definition) => {
                 if let Ok(program) = start::compile(&definition) {
                     self.answers.push_back(Input::Compiled { definition, program });
                 }
             }
+        }
+    }
+
+    /// Sends, or drops what cannot be sent: the engine repeats what matters.
+    fn send(&self, to: NodeId, message: Vec<u8>) {
+        let Some(network) = &self.network else { return };
+        let bytes = message.len();
+        if network.send(to, message.into()) == Sent::Dropped(Dropped::TooLarge) {
+            let to = format!("{:016x}", to.0);
+            tracing::warn!(to, bytes, "a message is too large for other nodes and was dropped");
         }
     }
 

@@ -4,7 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use outlast_engine::{
-    Definition, Engine, EngineOptions, Output, Position, Record, RecordKind, RecoveryError, Report,
+    Definition, Engine, EngineOptions, Input, Output, Position, Record, RecordKind, RecoveryError,
+    Report,
 };
 use outlast_lineage::{ExecutionId, Time};
 use outlast_workflow::Program;
@@ -17,6 +18,7 @@ use super::checkpoints::Checkpoints;
 use super::history::History;
 use super::inbox::Inbox;
 use crate::clock::Clock;
+use crate::cluster::{self, ClusterError};
 use crate::configuration::Configuration;
 use crate::data::{self, DataError, Lock, Meta, Opened};
 use crate::journal::{JournalError, Records};
@@ -36,6 +38,9 @@ pub enum StartError {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What makes the node a member of a cluster cannot be read.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// What is stored cannot be made into an engine.
     #[error("what is stored in {directory} cannot be used")]
     Recovery {
@@ -134,6 +139,7 @@ pub(crate) fn start(
     for execution in tail.forgotten {
         checkpoints.drop_history(execution);
     }
+    let others = cluster::others_of(&configuration.directory, meta.node)?;
     let calls = calls(configuration, runtime, &clock, &inbox)?;
     let mut driver = Driver {
         engine,
@@ -144,6 +150,7 @@ pub(crate) fn start(
         checkpoints,
         history: Arc::clone(&history),
         reports,
+        network: None,
         callers: Default::default(),
         answers: Default::default(),
         records: Vec::new(),
@@ -156,6 +163,8 @@ pub(crate) fn start(
         parted: false,
     };
     driver.begin(durable, outputs);
+    // Before anything else: whoever is not named counts as lost for good.
+    driver.step(Input::PeersKnown(others));
     Ok(Started { driver, inbox, history, store, journal, clock, meta, lock })
 }
 

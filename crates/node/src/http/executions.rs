@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use outlast_engine::{Ask, Condition, Filter, Reply, StartAsk, Which, WorkflowVersion};
+use outlast_engine::{Ask, Condition, Filter, Reply, StartAsk, Survival, Which, WorkflowVersion};
 use outlast_expressions::{Value, value};
 use outlast_lineage::ExecutionId;
 use serde::Deserialize;
@@ -33,6 +33,10 @@ pub(super) struct StartRequest {
     id: Option<String>,
     /// A name of the caller's choice, unique in the namespace; likewise.
     name: Option<String>,
+    /// How it is to survive, if not as its definition says: a text such as `passive`, `active:5` or
+    /// `partition-tolerant:5:2` (replicas, votes), or an object as in a definition.
+    #[schema(value_type = Option<Object>)]
+    survival: Option<JsonValue>,
 }
 
 /// Which executions.
@@ -90,6 +94,10 @@ fn start_ask(api: &Api, body: &Value) -> Result<StartAsk, Problem> {
     let id = text("id")?.map(|id| {
         id.parse::<ExecutionId>().map_err(|error| Problem::invalid(format!("`id` is {error}")))
     });
+    let survival = value::get(body, "survival").filter(|said| **said != Value::Null);
+    let survival = survival.map(|said| {
+        Survival::read(said).map_err(|reason| Problem::invalid(format!("`survival`: {reason}")))
+    });
     Ok(StartAsk {
         id: id.transpose()?.unwrap_or_else(|| api.node.new_id()),
         name: text("name")?,
@@ -98,7 +106,7 @@ fn start_ask(api: &Api, body: &Value) -> Result<StartAsk, Problem> {
         version: WorkflowVersion::of(text("version")?.as_deref().unwrap_or("latest")),
         input: value::get(body, "input").cloned().unwrap_or_else(|| value::object([])),
         salt: random::bytes(),
-        survival: None,
+        survival: survival.transpose()?,
     })
 }
 

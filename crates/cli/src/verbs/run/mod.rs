@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use outlast_engine::{
-    Ask, Condition, Detail, Filter, Refusal, Reply, StartAsk, Summary, Which, WorkflowVersion,
+    Ask, Condition, Detail, Filter, Refusal, Reply, StartAsk, Summary, Survival, Which,
+    WorkflowVersion,
 };
 use outlast_expressions::{Value, value};
 use outlast_lineage::ExecutionId;
@@ -76,6 +77,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     if others.iter().chain([&flow]).any(|document| !document.report.is_accepted()) {
         return Ok(Exit::BadDocument);
+    }
+    if arguments.survival.is_none() && !arguments.quiet {
+        say_alone(program_of(&flow));
     }
     let input = input::json(&arguments.input)?;
     let directory = match &arguments.data {
@@ -165,7 +169,7 @@ impl Session<'_> {
             version: WorkflowVersion::Digest(program.digest),
             input,
             salt: random::bytes(),
-            survival: None,
+            survival: Some(Survival::solo()),
         };
         match self.ask(Ask::Start(Box::new(start))).await? {
             Reply::Started { execution, new, .. } => {
@@ -356,6 +360,17 @@ fn check_survival(mode: Option<&str>) -> anyhow::Result<()> {
             let modes = "none, solo, passive, active, partition-tolerant, backups, ring, monitors";
             Err(Failure::usage(format!("--survival {other}: expected one of {modes}")).into())
         }
+    }
+}
+
+/// Says so if a document wants more nodes than there are here.
+fn say_alone(program: &Program) {
+    let Survival { replicas, .. } = Survival::of(program);
+    if 1 < replicas {
+        eprintln!(
+            "the document wants {replicas} replicas: `run` is one node and survives its own crashes; \
+             `outlast start` starts it in a cluster"
+        );
     }
 }
 

@@ -8,9 +8,9 @@ use crate::text::{Cursor, closest, did_you_mean, listed};
 /// Which parameters each strategy reads, besides `heartbeat` and `budget`.
 const PARAMETERS: [(&str, &[&str]); 7] = [
     ("none", &[]),
-    ("passive", &["replicas", "electionWait"]),
-    ("active", &["replicas", "electionWait"]),
-    ("partition-tolerant", &["replicas", "voteThreshold", "electionWait"]),
+    ("passive", &["replicas", "electionWait", "acknowledge", "pivots"]),
+    ("active", &["replicas", "electionWait", "pivots"]),
+    ("partition-tolerant", &["replicas", "voteThreshold", "electionWait", "acknowledge", "pivots"]),
     ("backups", &["backups"]),
     ("ring", &["ring"]),
     ("monitors", &["monitors"]),
@@ -93,6 +93,18 @@ impl<'a> Lowering<'a> {
             }
         }
         self.vote_threshold(&survival);
+        self.acknowledge(&survival, strategy);
+    }
+
+    /// Passive replication pays no compensation because an intent is at a majority before its call
+    /// leaves; whoever gives that up should know.
+    fn acknowledge(&mut self, survival: &Cursor<'a>, strategy: &str) {
+        let Some(at) = survival.get("acknowledge") else { return };
+        if strategy == "passive" && at.text() == Some("none") {
+            let message = "with `acknowledge: none` a primary that is cut off goes on for a while";
+            let help = "what it does then is undone later; `majority` is the default of `passive`";
+            self.report(Diagnostic::warning("unacknowledged", at.place(), message).help(help));
+        }
     }
 
     /// Seed 0: 1 ≤ t ≤ floor(n/2) + 1.

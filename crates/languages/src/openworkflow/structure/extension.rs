@@ -85,6 +85,8 @@ static SURVIVAL: Object = object(
         may("monitors", &Shape::Object(&MONITORS)),
         may("heartbeat", &DURATION),
         may("electionWait", &DURATION),
+        may("acknowledge", &Shape::Choice(&["none", "majority"])),
+        may("pivots", &Shape::Choice(&["anywhere"])),
         may("budget", &NUMBER),
     ],
 );

@@ -1,0 +1,78 @@
+//! Other nodes: what they send reaches the driver in batches, and who they are.
+//!
+//! What has arrived is given to the driver as one message, and the next only when that was taken: so
+//! a busy driver is woken once for many messages, and what waits for it is bounded by what the
+//! transport lets through. Beyond that sockets are not read, and the senders' queues fill.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use outlast_lineage::NodeId;
+use tokio::sync::{mpsc, oneshot};
+
+use super::inbox::{Inbox, Message};
+use crate::cluster::Cluster;
+use crate::transport::{Event, Room};
+
+/// The most that is given to the driver at once.
+const BATCH_MAX: usize = 1024;
+
+/// A message of another node.
+pub(crate) struct Arrived {
+    pub(super) from: NodeId,
+    pub(super) message: Bytes,
+    /// Given back when the engine has taken the message.
+    pub(super) room: Room,
+}
+
+/// Messages of other nodes that arrived together.
+pub(crate) struct Batch {
+    messages: Vec<Arrived>,
+    /// Whoever gives batches waits for this.
+    taken: oneshot::Sender<()>,
+}
+
+impl Batch {
+    /// The messages; from now on more may be given.
+    pub(super) fn open(self) -> Vec<Arrived> {
+        // Whoever gave it may be gone.
+        let _ = self.taken.send(());
+        self.messages
+    }
+}
+
+/// Gives the driver what other nodes send, for as long as there is one.
+pub(crate) async fn keep_giving(inbox: Arc<Inbox>, mut events: mpsc::Receiver<Event>) {
+    let mut arrived = Vec::new();
+    while 0 < events.recv_many(&mut arrived, BATCH_MAX).await {
+        let messages: Vec<Arrived> = arrived.drain(..).filter_map(message_of).collect();
+        if messages.is_empty() {
+            continue;
+        }
+        let (taken, was_taken) = oneshot::channel();
+        inbox.give(Message::Received(Batch { messages, taken }));
+        if was_taken.await.is_err() {
+            return;
+        }
+    }
+}
+
+fn message_of(event: Event) -> Option<Arrived> {
+    match event {
+        Event::Received { from, message, room } => Some(Arrived { from, message, room }),
+        // Who can be reached is found out by the engine's own heartbeats.
+        Event::Connected { .. } | Event::Disconnected { .. } => None,
+    }
+}
+
+/// Tells the driver who the others are, whenever that changes.
+pub(crate) async fn keep_telling(inbox: Arc<Inbox>, cluster: Cluster) {
+    let mut news = cluster.transport().news();
+    loop {
+        news.mark_unchanged();
+        inbox.give(Message::PeersKnown(cluster.others()));
+        if news.changed().await.is_err() {
+            return;
+        }
+    }
+}
