@@ -120,13 +120,14 @@ impl Ledger {
         receipt: String,
         subject: &str,
         carried: Option<&str>,
+        undoes: Option<OperationKey>,
     ) -> (usize, Option<String>) {
         let place = self.acts.len();
         let (undo, execution) = (act.undo, act.execution);
         self.acts.push(act);
         self.by_execution.entry(execution).or_default().push(place);
         if undo {
-            let finding = self.pair(place, subject, carried);
+            let finding = self.pair(place, subject, carried, undoes);
             return (place, finding);
         }
         self.receipts.insert(receipt, place);
@@ -134,14 +135,31 @@ impl Ledger {
         (place, None)
     }
 
-    fn pair(&mut self, undo: usize, subject: &str, carried: Option<&str>) -> Option<String> {
+    fn pair(
+        &mut self,
+        undo: usize,
+        subject: &str,
+        carried: Option<&str>,
+        undoes: Option<OperationKey>,
+    ) -> Option<String> {
         let execution = self.acts[undo].execution;
         let by_receipt = carried.and_then(|receipt| self.receipts.get(receipt).copied());
         let by_subject = || {
             let standing = self.standing.get(&(execution, subject.to_owned()))?;
             standing.iter().rev().find(|place| self.acts[**place].undone_by.is_none()).copied()
         };
-        let Some(undone) = by_receipt.or_else(by_subject) else {
+        let by_key = |key| {
+            let acts = self.by_execution.get(&execution).into_iter().flatten();
+            acts.copied()
+                .rev()
+                .find(|place| !self.acts[*place].undo && self.acts[*place].key == key)
+        };
+        let named = by_receipt.or_else(|| undoes.and_then(by_key));
+        if named.is_none() && undoes.is_some() {
+            // What it names never ran: it undoes nothing, as a tolerant undo may.
+            return None;
+        }
+        let Some(undone) = named.or_else(by_subject) else {
             let repeats = self.acts[..undo].iter().any(|act| act.key == self.acts[undo].key);
             self.unpaired += u64::from(!repeats);
             return None;

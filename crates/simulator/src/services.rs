@@ -157,7 +157,8 @@ impl Services {
         };
         let carried = if request.undo { carried_receipt(payload(&request.target)) } else { None };
         let subject = subject_of(&request.target);
-        let (place, finding) = self.ledger.enter(act, receipt, subject, carried.as_deref());
+        let (place, finding) =
+            self.ledger.enter(act, receipt, subject, carried.as_deref(), request.undoes);
         Visited { answer: Answer::Succeeded(answer), act: Some(place), repeated: false, finding }
     }
 

@@ -14,6 +14,9 @@ use super::secrets::{self, SecretSource};
 
 const DEFAULT_KEY_HEADER: &str = "Idempotency-Key";
 
+/// The header with the key of the call that a request undoes.
+const UNDOES_HEADER: &str = "Outlast-Undoes";
+
 /// A request as it goes over the wire, before its origin is mapped.
 pub(super) struct Outgoing {
     pub(super) method: Method,
@@ -223,6 +226,9 @@ fn add_own_headers(
         header(key_header, &request.key_text())?,
         header(USER_AGENT.as_str(), concat!("outlast/", env!("CARGO_PKG_VERSION")))?,
     ];
+    if let Some(undone) = &request.undoes {
+        own.push(header(UNDOES_HEADER, &undone.to_string())?);
+    }
     if has_body {
         own.push(header(CONTENT_TYPE.as_str(), content_type)?);
     }

@@ -80,6 +80,7 @@ impl Tasks {
         let filter = Filter::compile(".", &[]).unwrap();
         let capture = Expression { filter, place: Place::default() };
         compensation.capture = Some(Template::Computed(capture));
+        compensation.tolerant = true;
         if let Undo::Run(undo) = compensation.undo
             && let Kind::Call { arguments, .. } = &mut self.0[undo.0 as usize].kind
         {

@@ -1,11 +1,13 @@
 //! Calls: the intent is written down, the call leaves, the answer comes, or it does not.
 
 use outlast_expressions::{Value, value};
-use outlast_lineage::{Conduct, Digest, Digester, EffectId, OperationKey, Repetition, Reversal};
+use outlast_lineage::{
+    Conduct, Digest, Digester, EffectId, OperationKey, Point, Repetition, Reversal,
+};
 
 use super::evaluation::{Sight, evaluated};
 use super::timers::retriable_delay;
-use super::{Machine, Turn};
+use super::{Machine, Turn, effect_of};
 use crate::execution::{Activity, Branch, Calling, Frame, Path, PlanEntry};
 use crate::program::{
     Authentication, Class, Idempotency, Kind, Program, Secretive, Service, Task, Template, Undo,
@@ -108,9 +110,10 @@ impl<'a> Machine<'a> {
         }
         let idempotency = self.trait_of(branch, |task| task.traits.idempotency.as_ref());
         let class = self.trait_of(branch, |task| task.traits.class);
+        let effect = new_effect(branch);
         let request = Request {
-            effect: new_effect(branch),
-            key: self.key(branch, &digest),
+            effect,
+            key: self.key(branch, &digest, effect),
             own_key: self.own_key(branch, idempotency)?,
             key_header: idempotency.and_then(|idempotency| idempotency.header.clone()),
             deadline: branch.frames().iter().filter_map(|f| f.deadline).map(|a| a.at).min(),
@@ -118,25 +121,41 @@ impl<'a> Machine<'a> {
             undo: branch.frames().iter().any(|f| matches!(f.activity, Activity::Undoing(_))),
             target,
             salt: self.execution.salt,
+            undoes: self.undoes(branch),
         };
         Ok((request, false))
     }
 
     /// The key of a request by the innermost task as it is tried now.
-    fn key(&self, branch: &Branch, request: &Digest) -> OperationKey {
+    fn key(&self, branch: &Branch, request: &Digest, effect: EffectId) -> OperationKey {
         let path = branch.top().expect("a task calls").path;
         let incarnation = self.incarnation(branch);
-        let place =
-            Digester::new("place").field(path.digest().as_bytes()).number(incarnation).finish();
-        OperationKey::new(self.execution.id, &place, request)
+        let mut place = Digester::new("place").field(path.digest().as_bytes()).number(incarnation);
+        let idempotency = self.trait_of(branch, |task| task.traits.idempotency.as_ref());
+        if idempotency.is_some_and(|idempotency| idempotency.none) {
+            // It is asked once for each effect: its key says which of several lines asked.
+            let Point { author, epoch, number } = effect.point;
+            place = place.number(author.0).number(epoch.0).number(number);
+        }
+        OperationKey::new(self.execution.id, &place.finish(), request)
+    }
+
+    /// The key of the call that the innermost undo undoes.
+    fn undoes(&self, branch: &Branch) -> Option<OperationKey> {
+        let effect = branch.frames().iter().rev().find_map(|frame| match &frame.activity {
+            Activity::Undoing(undoing) => Some(effect_of(&undoing.entry)),
+            _ => None,
+        });
+        Some(self.execution.ledger.get(&effect??)?.key)
     }
 
     /// The call of the innermost task as a new operation and a new effect.
     pub(super) fn renewed(&self, branch: &mut Branch, calling: &Calling) -> Request {
         branch.top_mut().expect("a task calls").tries += 1;
         let request = calling.whole_request(&self.execution.large);
-        let key = self.key(branch, &digest_of(&request.target));
-        Request { effect: new_effect(branch), key, ..request }
+        let effect = new_effect(branch);
+        let key = self.key(branch, &digest_of(&request.target), effect);
+        Request { effect, key, ..request }
     }
 
     fn own_key(

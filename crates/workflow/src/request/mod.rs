@@ -47,6 +47,10 @@ pub struct Request {
     /// The execution's salt: only stand-ins made with it are replaced by secrets.
     #[cbor(n(8), with = "minicbor::bytes")]
     pub salt: [u8; 16],
+    /// The key of the call that it undoes: sent as `Outlast-Undoes`, so that a provider that does not
+    /// know whether that call ran knows which one is meant.
+    #[n(9)]
+    pub undoes: Option<OperationKey>,
 }
 
 impl Request {

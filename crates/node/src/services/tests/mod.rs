@@ -193,6 +193,7 @@ fn request(target: Target) -> Request {
         undo: false,
         target,
         salt: SALT,
+        undoes: None,
     }
 }
 
