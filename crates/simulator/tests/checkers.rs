@@ -63,6 +63,7 @@ fn request(path: &str, number: u64, undo: bool, receipt: Option<&str>) -> Reques
             authentication: None,
         },
         salt: [0; 16],
+        undoes: None,
     }
 }
 

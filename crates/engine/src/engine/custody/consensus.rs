@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use outlast_lineage::{ExecutionId, NodeId};
+use outlast_lineage::{ExecutionId, NodeId, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
 
 use super::super::{Engine, Step, Work};
@@ -124,7 +124,7 @@ impl Engine {
         let me = self.options.node;
         let Some(holding) = self.holding(id) else { return BTreeSet::new() };
         let members = holding.terms.members.clone();
-        members.into_iter().filter(|node| *node != me && !self.peers.is_known(*node)).collect()
+        members.into_iter().filter(|node| *node != me && self.peers.is_gone(*node)).collect()
     }
 
     pub(super) fn tell_participant(
@@ -206,7 +206,7 @@ impl Engine {
         message: two_phase::Message,
     ) {
         use two_phase::Message;
-        if self.holding(id).is_none() {
+        if self.holding(id).is_none() || !self.wake(id) {
             // Whoever has forgotten says so: that all were ready is all there is to know.
             if matches!(message, Message::Prepare | Message::Forget) {
                 let message = Envelope::Forgetting(id, Message::Forgotten).encode();
@@ -255,12 +255,7 @@ impl Engine {
     }
 
     /// Sets a timer of a custody in place of the one of the same name.
-    pub(super) fn set_custody_alarm(
-        &mut self,
-        id: ExecutionId,
-        alarm: Alarm,
-        at: outlast_lineage::Time,
-    ) {
+    pub(super) fn set_custody_alarm(&mut self, id: ExecutionId, alarm: Alarm, at: Time) {
         let Some(holding) = self.holding(id) else { return };
         let before = holding.timers.insert(alarm, at);
         if let Some(before) = before {
@@ -270,7 +265,7 @@ impl Engine {
     }
 
     /// Puts the custody timers that are due into the queue.
-    pub(in crate::engine) fn ring_custodies(&mut self, now: outlast_lineage::Time, most: usize) {
+    pub(in crate::engine) fn ring_custodies(&mut self, now: Time, most: usize) {
         for _ in 0..most {
             match self.custody_alarms.first() {
                 Some((at, _, _)) if *at <= now => {}

@@ -76,8 +76,8 @@ impl Engine {
         let mut turn = Turn::default();
         match word {
             Word::Replica(input) => {
-                let fenced = matches!(input, Input::Fenced(_));
-                self.tell_replica(step, id, input, &mut turn);
+                let fenced = matches!(*input, Input::Fenced(_));
+                self.tell_replica(step, id, *input, &mut turn);
                 if fenced {
                     self.reconsider_forgetting(step, id, &mut turn);
                 }
@@ -375,7 +375,7 @@ impl Engine {
             self.carry_out(step, id, position, command);
         }
         if let Some(number) = wanted {
-            let word = Word::Replica(Input::DecisionWanted { number });
+            let word = Word::Replica(Box::new(Input::DecisionWanted { number }));
             self.queue(id, |execution| Work::Custody { execution, word });
         }
     }

@@ -222,7 +222,7 @@ impl Engine {
         let remnant = self.remnant_id(id, line);
         let Some(entry) = self.roster.get_mut(remnant) else {
             // Nothing is left of it: what it did is undone.
-            let word = Word::Replica(Input::Undone(effects));
+            let word = Word::Replica(Box::new(Input::Undone(effects)));
             return self.queue(id, |execution| Work::Custody { execution, word });
         };
         if let Some(Custody::Remnant(remnant)) = &mut entry.custody {
@@ -259,7 +259,7 @@ impl Engine {
         custody.asked.retain(|effect| owed.contains(effect));
         let of = custody.of;
         if !done.is_empty() {
-            let word = Word::Replica(Input::Undone(done));
+            let word = Word::Replica(Box::new(Input::Undone(done)));
             self.queue(of, |execution| Work::Custody { execution, word });
         }
     }

@@ -122,7 +122,7 @@ pub(super) enum Alarm {
 /// What a custody can be told, from the queue.
 #[derive(Debug)]
 pub(super) enum Word {
-    Replica(replicas::Input),
+    Replica(Box<replicas::Input>),
     Rang(Alarm),
 }
 

@@ -10,6 +10,8 @@ use outlast_lineage::{NodeId, Time};
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Peers {
     known: BTreeMap<NodeId, Peer>,
+    /// Whether anyone has said who the others are, in this life.
+    informed: bool,
     /// When this node last told the others that it lives.
     beat: Option<Time>,
 }
@@ -21,19 +23,18 @@ struct Peer {
 }
 
 impl Peers {
-    /// Takes the list of all others; gives those that are gone for good.
-    pub(in crate::engine) fn replace(
-        &mut self,
-        now: Time,
-        others: &BTreeSet<NodeId>,
-    ) -> Vec<NodeId> {
-        let gone: Vec<_> =
-            self.known.keys().copied().filter(|peer| !others.contains(peer)).collect();
+    /// Takes the list of all others: whoever is not on it is gone for good.
+    pub(in crate::engine) fn replace(&mut self, now: Time, others: &BTreeSet<NodeId>) {
+        self.informed = true;
         self.known.retain(|peer, _| others.contains(peer));
         for peer in others {
             self.known.entry(*peer).or_insert(Peer { heard: now, lost: false });
         }
-        gone
+    }
+
+    /// Whether a node is gone for good, as far as anyone has said who the others are.
+    pub(in crate::engine) fn is_gone(&self, node: NodeId) -> bool {
+        self.informed && !self.known.contains_key(&node)
     }
 
     /// Something came from a peer; says whether it was thought to be lost.
@@ -127,7 +128,8 @@ mod tests {
     fn whoever_is_no_longer_named_is_gone() {
         let start = Time::from_millis(1000);
         let mut peers = peers(start);
-        assert_eq!(peers.replace(start, &BTreeSet::from([NodeId(3)])), [NodeId(2)]);
-        assert!(!peers.is_known(NodeId(2)));
+        assert!(!Peers::default().is_gone(NodeId(2)), "before anyone has said who is there");
+        peers.replace(start, &BTreeSet::from([NodeId(3)]));
+        assert!(peers.is_gone(NodeId(2)) && !peers.is_gone(NodeId(3)));
     }
 }

@@ -19,9 +19,14 @@ impl Engine {
     pub(in crate::engine) fn know_peers(&mut self, step: &mut Step, others: &BTreeSet<NodeId>) {
         let mut others = others.clone();
         others.remove(&self.options.node);
-        let gone = self.peers.replace(step.now, &others);
-        for peer in gone {
-            self.tell_holders_of(peer, &replicas::Input::Fenced(peer));
+        self.peers.replace(step.now, &others);
+        // In every life anew: nobody writes down who is gone.
+        let all: Vec<ExecutionId> = self.custodies.iter().copied().collect();
+        for id in all {
+            for gone in self.gone_members(id) {
+                let word = Word::Replica(Box::new(replicas::Input::Fenced(gone)));
+                self.queue(id, |execution| Work::Custody { execution, word });
+            }
         }
         self.beat(step);
     }
@@ -110,7 +115,7 @@ impl Engine {
         for id in all {
             let Some(holding) = self.holding(id) else { continue };
             if holding.terms.members.contains(&peer) {
-                let word = Word::Replica(input.clone());
+                let word = Word::Replica(Box::new(input.clone()));
                 self.queue(id, |execution| Work::Custody { execution, word });
             }
         }

@@ -207,7 +207,7 @@ impl Engine {
     }
 
     fn restart_machines(&mut self, step: &mut Step, id: ExecutionId) {
-        let word = Word::Replica(replicas::Input::Restarted);
+        let word = Word::Replica(Box::new(replicas::Input::Restarted));
         self.queue(id, |execution| Work::Custody { execution, word });
         self.queue(id, Work::RestartMachines);
         self.set_custody_alarm(
