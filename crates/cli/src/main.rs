@@ -53,6 +53,7 @@ enum Verb {
     Data(verbs::data::Arguments),
     Bench(verbs::bench::Arguments),
     Simulate(Box<verbs::simulate::Arguments>),
+    Experiment(verbs::experiment::Arguments),
     #[command(hide = true)]
     ExpressionWorker,
     #[command(hide = true)]
@@ -85,6 +86,7 @@ fn main() -> std::process::ExitCode {
         Verb::Data(arguments) => verbs::data::run(&arguments),
         Verb::Bench(arguments) => verbs::bench::run(&arguments),
         Verb::Simulate(arguments) => verbs::simulate::run(&arguments),
+        Verb::Experiment(arguments) => verbs::experiment::run(&arguments),
         Verb::ExpressionWorker => verbs::expression_worker::run(),
         Verb::Fixture(arguments) => verbs::fixture::run(arguments),
     };

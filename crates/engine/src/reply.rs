@@ -319,6 +319,8 @@ pub struct Counters {
     pub ended: u64,
     /// Executions with something parked.
     pub parked: u64,
+    /// Executions held together with other nodes.
+    pub in_custody: u64,
     /// Units of work waiting for their turn.
     pub queued: u64,
     /// Timers set.

@@ -152,6 +152,11 @@ impl Client {
         self.unfulfilled == 0
     }
 
+    /// Whether every node knows every definition, so that it asks for executions to be started.
+    pub const fn has_defined(&self) -> bool {
+        self.open[0] == 0
+    }
+
     /// What it asks for first.
     pub(crate) fn first(&self) -> Vec<(usize, Duration)> {
         self.opened_after(None)

@@ -11,6 +11,7 @@ mod client;
 mod clock;
 mod crash_points;
 mod disk;
+pub mod experiments;
 mod faults;
 mod latency;
 mod ledger;

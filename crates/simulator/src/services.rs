@@ -243,7 +243,7 @@ fn subject_of(target: &Target) -> &str {
 }
 
 /// What an operation is called, whatever it is given.
-fn name_of(target: &Target) -> String {
+pub(crate) fn name_of(target: &Target) -> String {
     match target {
         Target::Http { method, uri, .. } => format!("{method} {}", path_of(uri)),
         Target::Catalog { name, .. } => name.clone(),

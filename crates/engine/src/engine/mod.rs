@@ -354,6 +354,7 @@ impl Engine {
             live: self.roster.live() as u64,
             ended: (self.roster.len() - self.roster.live()) as u64,
             parked: self.roster.parked_count() as u64,
+            in_custody: self.custodies.len() as u64,
             queued: self.work.len() as u64,
             timers: self.timers.len() as u64,
             ..self.counters

@@ -6,13 +6,13 @@ use outlast_engine::{Action, Caller, Reply, Report};
 use outlast_expressions::{Filter, Value};
 use outlast_lineage::NodeId;
 use outlast_workflow::program::Undo;
-use outlast_workflow::{EvaluationRequest, Happening, TaskId};
+use outlast_workflow::{EvaluationRequest, Happening, Request, TaskId};
 
 use super::occurrence::{Call, Evaluated, Occurrence, Parcel};
 use super::{Situation, World, words};
 use crate::Latency;
 use crate::client::Taken;
-use crate::services::operation_of;
+use crate::services::{name_of, operation_of};
 
 /// How long a worker takes to evaluate something.
 const EVALUATION: Latency = Latency::Uniform(100, 5_000);
@@ -52,7 +52,7 @@ impl World {
                     self.say(Some(place), format_args!("calls {operation}"));
                 }
                 let call = Call { place, life, node, execution, of, ticket, request };
-                let at = self.drawn(self.service);
+                let at = self.drawn(self.service).after(self.work_on(&call.request));
                 self.agenda.note(at, Occurrence::Reached(Box::new(call)));
             }
             Action::Abandon { execution, ticket } => {
@@ -113,6 +113,14 @@ impl World {
         if self.options.learns {
             self.learn(report);
         }
+    }
+
+    /// How long a service works on a request before it is done.
+    fn work_on(&self, request: &Request) -> Duration {
+        if self.options.work.is_empty() {
+            return Duration::ZERO;
+        }
+        self.options.work.get(&name_of(&request.target)).copied().unwrap_or_default()
     }
 
     /// Finds out which calls can be undone.

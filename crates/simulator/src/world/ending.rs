@@ -55,6 +55,11 @@ impl World {
         }
     }
 
+    /// Runs for a while, or to a finding.
+    pub(crate) fn run_for(&mut self, duration: Duration) {
+        self.run_until(self.now.after(duration));
+    }
+
     fn run_until(&mut self, until: Time) {
         while self.goes_on() && self.agenda.next_time().is_some_and(|at| at <= until) {
             if !self.step() {

@@ -233,6 +233,20 @@ impl World {
         self.now.since(BEGINNING)
     }
 
+    /// Whether someone is executing an activity, or undoing one, just now.
+    pub fn is_executing(&self) -> bool {
+        self.machines.iter().any(|machine| machine.calls > 0)
+    }
+
+    /// Whether all faults are over, every node is up, and none holds an execution with others that
+    /// is not decided, undone where it must be, and forgotten.
+    pub fn is_settled(&self) -> bool {
+        let is_free = |machine: &Machine| {
+            machine.node.engine().is_some_and(|engine| engine.counters().in_custody == 0)
+        };
+        self.faults_open == 0 && !self.is_executing() && self.machines.iter().all(is_free)
+    }
+
     /// How many steps all engines took.
     pub fn steps(&self) -> u64 {
         self.machines.iter().map(|machine| machine.node.steps).sum()
@@ -252,6 +266,7 @@ impl World {
 fn machine(options: &WorldOptions, place: usize, random: &mut Random) -> Machine {
     let engine = EngineOptions {
         awake_max: options.awake_max,
+        reports: options.reports,
         ..EngineOptions::new(NodeId(place as u64 + 1))
     };
     let crashes = if place == 0 { options.crashes.clone() } else { Vec::new() };

@@ -1,5 +1,6 @@
 //! What a world is like.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::{CrashPoint, Fault, Latency, NetworkOptions};
@@ -19,6 +20,11 @@ pub struct WorldOptions {
     pub sync: Latency,
     /// How long a call takes to its service, and its answer back.
     pub service: Latency,
+    /// How long services work on what they are asked before it is done, by the name of the operation;
+    /// what is not named is done at once.
+    pub work: BTreeMap<String, Duration>,
+    /// How long the client waits for a node before it turns to another.
+    pub client_patience: Duration,
     /// How far clocks are off at most, in microseconds, to either side.
     pub skew: u64,
     /// How long until a node that lost its disk is given up by the others.
@@ -45,6 +51,8 @@ pub struct WorldOptions {
     pub trace: bool,
     /// Whether it is found out which operations can be undone, for `Expectation`.
     pub learns: bool,
+    /// Whether engines report what happens, which the counting of situations needs.
+    pub reports: bool,
 }
 
 impl Default for WorldOptions {
@@ -56,6 +64,8 @@ impl Default for WorldOptions {
             network: NetworkOptions::default(),
             sync: Latency::Uniform(100, 2_000),
             service: Latency::Uniform(100, 20_000),
+            work: BTreeMap::new(),
+            client_patience: Duration::from_secs(5),
             skew: 0,
             fence_after: Duration::from_secs(5),
             crashes: Vec::new(),
@@ -69,6 +79,7 @@ impl Default for WorldOptions {
             invariants_every: 1,
             trace: true,
             learns: false,
+            reports: true,
         }
     }
 }

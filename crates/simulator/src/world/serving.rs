@@ -1,7 +1,5 @@
 //! What reaches services, nodes and the client.
 
-use std::time::Duration;
-
 use outlast_engine::{Caller, Input};
 use outlast_workflow::{Answer, Fault, FaultKind};
 
@@ -12,9 +10,6 @@ use crate::services::operation_of;
 
 /// How many messages in a thousand that were on their way when their link was cut arrive.
 const SLIPS_THROUGH_PER_MILLE: u64 = 500;
-
-/// How long the client waits for a node before it turns to another.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 
 impl World {
     /// A call reaches its service.
@@ -134,7 +129,8 @@ impl World {
             self.say(Some(place), format_args!("is asked {}", words::of_ask(&ask)));
         }
         if self.client.place_of(wish).is_none() {
-            self.agenda.note(self.now.after(CLIENT_PATIENCE), Occurrence::Overdue(caller));
+            let at = self.now.after(self.options.client_patience);
+            self.agenda.note(at, Occurrence::Overdue(caller));
         }
         self.tell(place, Input::Asked { caller, ask });
     }

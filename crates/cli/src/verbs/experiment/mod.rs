@@ -1,0 +1,31 @@
+//! `outlast experiment`: the evaluation of a paper, repeated with production engines in the simulator.
+
+mod measuring;
+mod replication;
+
+use crate::exit::Exit;
+
+/// Repeat the evaluation of a paper in the simulator
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast experiment replication                        figure 4: about 40,000 executions, some minutes
+  outlast experiment replication --runs 20              the same with fewer executions
+  outlast experiment replication --figure 2 --plot figure-2.svg
+  outlast experiment replication --replicas 3,5 --seed 7 --json")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(clap::Subcommand)]
+enum Experiment {
+    Replication(replication::Arguments),
+}
+
+/// Runs an experiment, and prints its results on stdout.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    match &arguments.experiment {
+        Experiment::Replication(arguments) => replication::run(arguments),
+    }
+}

@@ -1,0 +1,126 @@
+//! One execution in one world, and what is read off it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use outlast_engine::Survival;
+
+use super::workload::{ACTIVITIES, EXECUTION, Stage, Workload, activity_of};
+use crate::{Fault, Latency, World, WorldOptions};
+
+/// How long a client waits for a node before it asks another how the execution ended.
+const CLIENT_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether everything has settled after the end.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long it may take at most after the last failure until everything has settled.
+const SETTLING: Duration = Duration::from_secs(600);
+
+/// What one execution took.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Measured {
+    /// From the start to the decided result at the client.
+    pub execution_time: Duration,
+    /// How much of that nobody executed any activity.
+    pub unavailable: Duration,
+    /// What undoing cost, in per cent of undoing the whole workflow once.
+    pub compensation_percent: f64,
+    /// What waits for a person.
+    pub parked: u64,
+    /// What must not be.
+    pub finding: Option<String>,
+}
+
+/// Runs one execution to its end and until everything that has to be undone is undone.
+pub(super) fn measure(
+    seed: u64,
+    stage: &Stage,
+    workload: &Workload,
+    survival: Survival,
+    faults: Vec<Fault>,
+) -> Measured {
+    let options = WorldOptions {
+        seed,
+        nodes: usize::from(survival.replicas),
+        faults,
+        service: Latency::Uniform(200, 800),
+        work: workload.work(),
+        client_patience: CLIENT_PATIENCE,
+        // Every execution of an activity is an effect. One node alone is not asked to undo any.
+        deduplicating: !survival.is_replicated(),
+        awake_max: usize::MAX,
+        invariants_every: 0,
+        trace: false,
+        reports: false,
+        ..WorldOptions::default()
+    };
+    let mut world = World::new(options, stage.plan(survival));
+    let mut measured = run_to_the_end(&mut world);
+    settle(&mut world);
+    let finding = world.finding().map(str::to_owned);
+    measured.finding = finding.or_else(|| unsound(&world));
+    measured.parked = world
+        .machines
+        .iter()
+        .filter_map(|machine| machine.node.engine())
+        .map(|engine| engine.counters().parked)
+        .sum();
+    measured.compensation_percent = workload.percent(undone(&world).into_iter());
+    measured
+}
+
+fn run_to_the_end(world: &mut World) -> Measured {
+    while !world.client.has_defined() && world.step() {}
+    let start = world.elapsed();
+    let mut unavailable = Duration::ZERO;
+    while !world.client.is_content() && world.finding().is_none() {
+        let (before, executing) = (world.elapsed(), world.is_executing());
+        if !world.step() {
+            break;
+        }
+        if !executing {
+            unavailable += world.elapsed() - before;
+        }
+    }
+    Measured { execution_time: world.elapsed() - start, unavailable, ..Measured::default() }
+}
+
+/// Runs until nobody holds the execution any more.
+fn settle(world: &mut World) {
+    let last = world.options().faults.iter().map(Fault::ends).max().unwrap_or_default();
+    let until = last.max(world.elapsed()) + SETTLING;
+    while !world.is_settled() && world.finding().is_none() && world.elapsed() < until {
+        world.run_for(LOOK);
+    }
+}
+
+/// The activities that were undone, each as often as it was; asking for one undo again is not
+/// another.
+fn undone(world: &World) -> Vec<usize> {
+    let ledger = &world.services.ledger;
+    let mut keys = BTreeSet::new();
+    let undos = ledger.of(EXECUTION).filter(|act| act.undo && keys.insert(act.key));
+    undos.filter_map(|act| activity_of(ledger.operation(act.name))).collect()
+}
+
+/// What is wrong at the end: the execution has ended once, and stands once.
+fn unsound(world: &World) -> Option<String> {
+    if !world.client.is_content() {
+        return Some("the client was not told how the execution ended".to_owned());
+    }
+    if !world.is_settled() {
+        return Some("someone still holds the execution".to_owned());
+    }
+    let ledger = &world.services.ledger;
+    let mut standing = [0_u32; ACTIVITIES];
+    for act in ledger.of(EXECUTION).filter(|act| !act.undo && act.undone_by.is_none()) {
+        if let Some(activity) = activity_of(ledger.operation(act.name)) {
+            standing[activity] += 1;
+        }
+    }
+    // An undo that came before what it undoes leaves what nobody can tell from a run.
+    let most = if ledger.unpaired == 0 { 1 } else { u32::MAX };
+    let wrong = standing.iter().position(|count| !(1..=most).contains(count))?;
+    Some(format!("activity {wrong} stands {} times", standing[wrong]))
+}
