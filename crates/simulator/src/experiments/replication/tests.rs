@@ -1,38 +1,160 @@
-//! Few runs of each figure: the directions of the paper's claims.
+//! Few runs of each figure: the directions of the paper's claims, and what is drawn at random.
 
 use std::time::Duration;
 
 use outlast_engine::Acknowledge;
 
-use super::workload::{Workload, half_normal};
-use super::{Case, Experiment, Figure, Mode, Results, Row, Stage, failures};
+use super::svg::Scale;
+use super::workload::{Workload, exponential, half_normal};
+use super::{Case, Experiment, Figure, Measured, Mode, Results, Row, Stage, failures};
 use crate::{FaultKind, Random};
 
-fn experiment(figure: Figure, replicas: usize, runs: u32) -> Experiment {
+fn experiment(figure: Figure, replicas: usize, seed: u64) -> Experiment {
     let acknowledge = Acknowledge::Majority;
-    Experiment { figure, replicas: vec![replicas], runs, seed: 7, acknowledge }
+    Experiment { figure, replicas: vec![replicas], runs: 1, seed, acknowledge }
 }
 
-fn row(experiment: &Experiment, stage: &Stage, case: Case) -> Row {
-    let measured: Vec<_> =
-        (0..experiment.runs).map(|run| experiment.measure(stage, case, run)).collect();
-    for (run, one) in measured.iter().enumerate() {
-        assert_eq!(one.finding, None, "{case:?}, run {run}");
-    }
-    Row::of(case, &measured)
+fn measure(experiment: &Experiment, stage: &Stage, case: Case, run: u32) -> Measured {
+    let measured = experiment.measure(stage, case, run);
+    assert_eq!(measured.finding, None, "{case:?}, seed {}, run {run}", experiment.seed);
+    measured
 }
 
 fn results(experiment: &Experiment) -> Results {
     let stage = Stage::new();
-    let rows = experiment.cases().into_iter().map(|case| row(experiment, &stage, case));
-    Results { figure: experiment.figure, rows: rows.collect() }
+    let row = |case| Row::of(case, &[measure(experiment, &stage, case, 0)]);
+    Results { figure: experiment.figure, rows: experiment.cases().into_iter().map(row).collect() }
 }
 
 #[test]
 fn without_a_majority_only_passive_stands_still() {
-    let results = results(&experiment(Figure::NoMajority, 5, 1));
+    let results = results(&experiment(Figure::NoMajority, 5, 7));
     for claim in results.claims() {
         assert!(claim.holds, "{}: {}", claim.paper, claim.measured);
     }
-    assert!(results.draw().ends_with("</svg>\n"));
+}
+
+#[test]
+fn without_failures_only_active_pays() {
+    let (experiment, stage) = (experiment(Figure::Failures, 3, 7), Stage::new());
+    for case in experiment.cases().into_iter().filter(|case| case.failures == 0) {
+        let measured = measure(&experiment, &stage, case, 0);
+        let expected = if case.mode == Mode::Active { 200.0 } else { 0.0 };
+        let percent = measured.compensation_percent;
+        assert!((percent - expected).abs() < 2.0, "{case:?}: {percent} %");
+        // What is left is the journal at work, and the decision on the result.
+        assert!(measured.unavailable < Duration::from_secs(2), "{case:?}: {measured:?}");
+    }
+}
+
+#[test]
+fn one_node_loses_the_time_that_it_is_down() {
+    let (experiment, stage) = (experiment(Figure::Failures, 3, 7), Stage::new());
+    let case = |failures| Case { replicas: 1, mode: Mode::None, failures };
+    let mut random = Random::new(3);
+    let down: Vec<_> = failures::of_one_node(&mut random, 3, Duration::from_secs(40));
+    assert!(down.windows(2).all(|pair| pair[0].ends() <= pair[1].at), "one after the other");
+    let (calm, failed) =
+        (measure(&experiment, &stage, case(0), 0), measure(&experiment, &stage, case(3), 0));
+    let lost = failed.execution_time.saturating_sub(calm.execution_time);
+    assert!(lost.abs_diff(failed.unavailable) < Duration::from_secs(3), "{lost:?} {failed:?}");
+}
+
+#[test]
+fn the_same_run_measures_the_same() {
+    let (experiment, stage) = (experiment(Figure::Failures, 3, 11), Stage::new());
+    let case = Case { replicas: 3, mode: Mode::PartitionTolerant(1), failures: 3 };
+    let measured = measure(&experiment, &stage, case, 5);
+    assert_eq!(measured, measure(&experiment, &stage, case, 5));
+    assert_ne!(measured, measure(&experiment, &stage, case, 6));
+}
+
+#[test]
+fn figure_4_has_a_row_for_every_mode_and_number_of_failures() {
+    let cases = experiment(Figure::Failures, 5, 1).cases();
+    // One node, passive, active and t_v from one to three, with none to five failures.
+    assert_eq!(cases.len(), 6 * 6);
+    assert!(cases.contains(&Case { replicas: 5, mode: Mode::PartitionTolerant(3), failures: 5 }));
+}
+
+#[test]
+fn failures_are_four_crashes_to_one_partition_and_last_thirty_seconds_on_average() {
+    let mut random = Random::new(1);
+    let (mut splits, mut total, mut count) = (0, Duration::ZERO, 0);
+    for _ in 0..1_000 {
+        let faults = failures::at_random(&mut random, 9, 9, Duration::from_secs(40));
+        for fault in &faults {
+            let sides = fault.nodes.count_ones();
+            match fault.kind {
+                FaultKind::Split => assert!((1..9).contains(&sides), "two groups, none empty"),
+                _ => assert_eq!(sides, 1, "a crash takes one replica"),
+            }
+        }
+        splits += faults.iter().filter(|fault| fault.kind == FaultKind::Split).count();
+        total += faults.iter().map(|fault| fault.duration).sum();
+        count += 9;
+    }
+    assert!((1_700..=1_900).contains(&splits), "{splits} of {count}");
+    let mean = total.as_secs_f64() / f64::from(count);
+    assert!((29.0..=31.0).contains(&mean), "{mean} s");
+}
+
+#[test]
+fn no_partition_is_left_a_majority() {
+    let mut random = Random::new(1);
+    for _ in 0..100 {
+        let faults = failures::no_majority(&mut random, 5, Duration::from_secs(40));
+        let (side, crashed) = (faults[0].nodes, faults[1].nodes);
+        assert_eq!((side.count_ones(), crashed), (2, 0b10000), "the primary and 2 | 2");
+        assert_eq!(side & crashed, 0);
+    }
+}
+
+#[test]
+fn random_numbers_have_the_distributions_of_the_paper() {
+    let mut random = Random::new(1);
+    let mean = |draw: &mut dyn FnMut() -> f64| (0..20_000).map(|_| draw()).sum::<f64>() / 20_000.0;
+    let exponential = mean(&mut || exponential(&mut random));
+    assert!((0.98..=1.02).contains(&exponential), "{exponential}");
+    // The mean of |N(0, 1)| is the root of two by pi, its mean square is one.
+    let normal = mean(&mut || half_normal(&mut random));
+    assert!((0.788..=0.808).contains(&normal), "{normal}");
+    let square = mean(&mut || half_normal(&mut random).powi(2));
+    assert!((0.97..=1.03).contains(&square), "{square}");
+    let workload = Workload::draw(&mut random);
+    assert!((workload.percent(0..100) - 100.0).abs() < 1e-9);
+}
+
+#[test]
+fn figures_have_a_line_for_every_mode_and_a_bar_for_every_case() {
+    let row = |case: Case| {
+        let value = case.failures as f64;
+        Row {
+            case,
+            executions: 1,
+            execution_time: 40.0 + value,
+            unavailable: value,
+            compensation: value * 10.0,
+            parked: 0,
+        }
+    };
+    let draw = |figure, replicas| {
+        let experiment = experiment(figure, replicas, 1);
+        let rows = experiment.cases().into_iter().map(row).collect();
+        Results { figure, rows }.draw()
+    };
+    let failures = draw(Figure::Failures, 5);
+    // Six modes in two diagrams and in the legend.
+    assert_eq!(failures.matches("<polyline").count(), 6 * 3);
+    assert!(failures.ends_with("</svg>\n"));
+    let no_majority = draw(Figure::NoMajority, 5);
+    // The ground, and three bars in two diagrams.
+    assert_eq!(no_majority.matches("<rect").count(), 1 + 3 * 2);
+}
+
+#[test]
+fn scales_end_at_round_numbers() {
+    assert_eq!(Scale::up_to(312.0), Scale { step: 100.0, steps: 4 });
+    assert_eq!(Scale::up_to(0.0).steps, 1);
+    assert!(Scale::up_to(59.9).top() >= 59.9);
 }
