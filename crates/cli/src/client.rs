@@ -1,5 +1,6 @@
 //! Talking to a node over its HTTP API: where it is, who asks, and errors that say what to do next.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,7 +60,10 @@ pub(crate) struct Client {
 
 impl Client {
     fn new(connection: &Connection) -> anyhow::Result<Self> {
-        let node = parse_address(&connection.node)?;
+        Self::open(parse_address(&connection.node)?, connection.token())
+    }
+
+    fn open(node: Url, token: Option<String>) -> anyhow::Result<Self> {
         // Whoever installed a provider first has installed the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
@@ -67,7 +71,12 @@ impl Client {
             .no_proxy()
             .build()
             .context("cannot set up the connection to the node")?;
-        Ok(Self { http, node, token: connection.token() })
+        Ok(Self { http, node, token })
+    }
+
+    /// A node without a token at an address of this machine.
+    pub(crate) fn at(address: SocketAddr) -> anyhow::Result<Self> {
+        Self::open(parse_address(&address.to_string())?, None)
     }
 
     /// Asks for something; nothing that is not said is sent.
@@ -101,6 +110,15 @@ impl Client {
     pub(crate) async fn post(&self, path: &[&str], body: &Json) -> anyhow::Result<Json> {
         let request = self
             .request(Method::POST, path, &[])
+            .header("content-type", "application/json")
+            .body(body.to_string());
+        read_json(self.send(request).await?).await
+    }
+
+    /// Wants something to be so.
+    pub(crate) async fn put(&self, path: &[&str], body: &Json) -> anyhow::Result<Json> {
+        let request = self
+            .request(Method::PUT, path, &[])
             .header("content-type", "application/json")
             .body(body.to_string());
         read_json(self.send(request).await?).await

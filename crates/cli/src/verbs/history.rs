@@ -69,17 +69,19 @@ async fn follow(client: &Client, arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// The data of server-sent events, one JSON value each.
-struct Events {
+pub(crate) struct Events {
     response: Response,
     pending: Vec<u8>,
 }
 
 impl Events {
-    const fn new(response: Response) -> Self {
+    /// The events of an answer.
+    pub(crate) const fn new(response: Response) -> Self {
         Self { response, pending: Vec::new() }
     }
 
-    async fn next(&mut self) -> anyhow::Result<Option<Json>> {
+    /// The next one, or nothing at the end.
+    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Json>> {
         loop {
             while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.pending.drain(..=end).collect();

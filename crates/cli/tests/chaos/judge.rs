@@ -134,6 +134,8 @@ mod tests {
                 others: Vec::new(),
                 status: 200,
                 answered: true,
+                undoes: None,
+                caller: None,
             });
         }
         entries

@@ -1,0 +1,73 @@
+//! The demo, run as a user runs it: real nodes that are killed and cut apart, and gone afterwards.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value as Json;
+
+/// The demo, with everything it makes below a folder.
+fn demo(below: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
+    command.args(["demo", "--steps", "12", "--seed", "3"]).env("TMPDIR", below).current_dir(below);
+    command
+}
+
+/// What is left of the demo besides its drawing: folders, and processes that name them.
+fn left_behind(below: &Path) -> Vec<String> {
+    let names = fs::read_dir(below).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut left: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    left.retain(|name| !name.ends_with(".html"));
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        if line.contains(&*below.to_string_lossy()) {
+            left.push(line);
+        }
+    }
+    left
+}
+
+fn count(events: &[Json], what: &str) -> usize {
+    events.iter().filter(|event| event["what"] == what).count()
+}
+
+#[test]
+fn exactly_one_run_remains_and_everything_that_happened_is_drawn() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = demo(directory.path()).arg("--json").output().unwrap();
+    let talk = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success(), "{talk}");
+    let report: Json = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!(report["oneRun"], true, "{talk}");
+    let number = |name: &str| report[name].as_u64().unwrap();
+    assert_eq!(number("calls") - number("undone"), 12, "{talk}");
+    let events = report["events"].as_array().unwrap();
+    assert_eq!((count(events, "killed"), count(events, "restarted")), (2, 2), "{talk}");
+    assert_eq!((count(events, "cut"), count(events, "healed")), (1, 1), "{talk}");
+    assert!(0 < count(events, "elected") && 0 < count(events, "decided"), "{talk}");
+
+    let page = fs::read_to_string(directory.path().join("outlast-demo.html")).unwrap();
+    assert_eq!(page.matches("class=\"node\"").count(), 5);
+    assert_eq!(page.matches("class=\"killed\"").count(), 2);
+    assert_eq!(page.matches("class=\"cut side-").count(), 5);
+    assert!(page.contains("decided: one run counts") && page.contains("each exactly once"));
+    assert_eq!(left_behind(directory.path()), Vec::<String>::new());
+}
+
+#[test]
+fn an_interrupt_ends_every_node_and_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut running = demo(directory.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let talk = BufReader::new(running.stderr.take().unwrap());
+    let mut lines = talk.lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("step 1")), "it never began");
+    assert!(!left_behind(directory.path()).is_empty());
+    let process = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
+    kill_process(process, Signal::INT).unwrap();
+    lines.for_each(drop);
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    assert_eq!(left_behind(directory.path()), Vec::<String>::new());
+}
