@@ -50,8 +50,8 @@ fn exactly_one_run_remains_and_everything_that_happened_is_drawn() {
     assert!(0 < count(events, "elected") && 0 < count(events, "decided"), "{talk}");
 
     let page = fs::read_to_string(directory.path().join("outlast-demo.html")).unwrap();
-    assert_eq!(page.matches("class=\"node\"").count(), 5);
-    assert_eq!(page.matches("class=\"killed\"").count(), 2);
+    assert_eq!(page.matches("<g class=\"node\"").count(), 5);
+    assert_eq!(page.matches("<g class=\"killed\"").count(), 2);
     assert_eq!(page.matches("class=\"cut side-").count(), 5);
     assert!(page.contains("decided: one run counts") && page.contains("each exactly once"));
     assert_eq!(left_behind(directory.path()), Vec::<String>::new());
