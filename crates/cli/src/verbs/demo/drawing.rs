@@ -206,47 +206,31 @@ impl<'a> Canvas<'a> {
     }
 
     fn steps(&self, text: &mut String) {
-        let undone = self.story.undone();
-        let killed = self.killed();
+        let (undone, killed) = (self.story.undone(), self.killed());
         for event in &self.story.events {
             let Some(number) = event.node else { continue };
-            let y = Self::lane(number);
+            let (x, y) = (self.x(event.at), Self::lane(number));
             match event.what {
                 What::Stepped { step, effect } => {
-                    let end = event.at + u64::try_from(STEP.as_micros()).unwrap_or(0);
-                    let death = killed.iter().map(|span| (span.from.node, span.from.at));
-                    let cut_short = death
-                        .filter(|(node, at)| *node == event.node && (event.at..end).contains(at))
-                        .map(|(_, at)| at)
-                        .min();
-                    let fate = if undone.contains(&effect) { "undone" } else { "kept" };
-                    let said = match fate {
-                        "kept" => "it remains",
-                        _ => "it was taken back",
+                    let (fate, said) = match undone.contains(&effect) {
+                        true => ("undone", "it was taken back"),
+                        false => ("kept", "it remains"),
                     };
-                    let title = format!(
-                        "step {step}, done by node {} at {:.2} s; {said}",
-                        number + 1,
-                        event.at as f64 / 1e6
-                    );
-                    let (x, to) = (self.x(event.at), self.x(cut_short.unwrap_or(end)));
-                    bar(text, fate, &title, (x, y + STEPS), (to - x).max(3.0), step);
+                    let title = format!("step {step}, done by {}; {said}", place(number, event));
+                    let width = (self.x(end_of_call(event, &killed)) - x).max(3.0);
+                    bar(text, fate, &title, (x, y + STEPS), width, step);
                 }
                 What::Refused { step } => {
-                    let x = self.x(event.at);
-                    let title = format!("step {step} came too late and was refused");
+                    let title = format!("step {step} of {} came too late", place(number, event));
                     bar(text, "refused", &title, (x, y + STEPS), 8.0, step);
                 }
-                What::Undid { step, .. } => {
-                    let (x, y) = (self.x(event.at), y + UNDOS);
-                    draw!(
-                        text,
-                        "<g class=\"undo\"><title>node {} takes step {step} back at {:.2} s</title>\
-                         <path d=\"M{x:.1} {y:.1}l8 -5v10z\"/></g>",
-                        number + 1,
-                        event.at as f64 / 1e6
-                    );
-                }
+                What::Undid { step, .. } => draw!(
+                    text,
+                    "<g class=\"undo\"><title>step {step} is taken back by {}</title><path \
+                     d=\"M{x:.1} {:.1}l8 -5v10z\"/></g>",
+                    place(number, event),
+                    y + UNDOS
+                ),
                 _ => {}
             }
         }
@@ -380,6 +364,19 @@ impl<'a> Canvas<'a> {
             x += 40.0 + words.len() as f64 * 6.2;
         }
     }
+}
+
+/// Who and when.
+fn place(number: usize, event: &Event) -> String {
+    format!("node {} at {:.2} s", number + 1, event.at as f64 / 1e6)
+}
+
+/// When the answer to a call came, or its node died.
+fn end_of_call(call: &Event, killed: &[Span<'_>]) -> u64 {
+    let end = call.at + u64::try_from(STEP.as_micros()).expect("a step is short");
+    let deaths = killed.iter().filter(|span| span.from.node == call.node);
+    let deaths = deaths.map(|span| span.from.at).filter(|at| (call.at..end).contains(at));
+    deaths.min().unwrap_or(end)
 }
 
 /// A step: a bar with its number, if there is room for it.

@@ -17,7 +17,7 @@ use crate::verbs::history::Events;
 pub(super) const STEP: Duration = Duration::from_millis(200);
 /// How often the service is looked at.
 const PAUSE: Duration = Duration::from_millis(15);
-/// What is undone is the halls' own business; the flow of the demo is this one.
+/// The flow that the nodes run.
 const FLOW: &str = include_str!("../../../../../examples/tour.yaml");
 
 /// Who said what, and when.
