@@ -5,7 +5,7 @@ use std::path::Path;
 
 use outlast_node::cluster::{self, Cluster, JoinToken};
 use outlast_node::transport::{Settings, is_address};
-use outlast_node::{NodeHandle, data, random};
+use outlast_node::{NodeHandle, Relay, data, random};
 
 use crate::exit::Failure;
 
@@ -56,7 +56,7 @@ impl ClusterArguments {
         &self,
         directory: &Path,
         node: &NodeHandle,
-    ) -> anyhow::Result<Option<Cluster>> {
+    ) -> anyhow::Result<Option<(Cluster, Relay)>> {
         let meta = node.meta();
         let settings = Settings {
             listen: self.cluster_listen,
@@ -67,8 +67,8 @@ impl ClusterArguments {
         let Some((cluster, events)) = Cluster::start(directory, meta.node, settings).await? else {
             return Ok(None);
         };
-        node.connect(&cluster, events);
-        Ok(Some(cluster))
+        let relay = node.connect(&cluster, events);
+        Ok(Some((cluster, relay)))
     }
 }
 

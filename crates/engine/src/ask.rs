@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use outlast_expressions::Value;
-use outlast_lineage::{Digest, EffectId, ExecutionId};
+use outlast_lineage::{Digest, EffectId, ExecutionId, NodeId};
 use outlast_workflow::{Program, Resolution};
 
 use crate::{Condition, Survival};
@@ -80,6 +80,13 @@ pub enum Ask {
     },
     /// Forget an ended execution; `Reply::Done`.
     Delete(Which),
+    /// The cluster as this node sees it; `Reply::Standing`.
+    Standing,
+    /// Remove a node that is lost for good, everywhere; `Reply::Done`.
+    Remove(NodeId),
+    /// Take no new work and hand over what this node leads, or take part as before;
+    /// `Reply::Standing`.
+    Drain(bool),
 }
 
 /// Which version of a definition.

@@ -55,6 +55,18 @@ pub enum Input {
     /// The other nodes of the cluster, whether they can be reached now or not. Replaces what was
     /// said before; a node that is no longer named is lost for good.
     PeersKnown(BTreeSet<NodeId>),
+    /// These nodes of the cluster exist besides those that are known. `PeersKnown` is for whoever
+    /// knows all of them; this, `PeersRemoved` and gossip are for whoever does not.
+    PeersMet(BTreeSet<NodeId>),
+    /// These nodes are lost for good: their ids never come back. Everyone is told.
+    PeersRemoved(BTreeSet<NodeId>),
+    /// Other nodes can reach this one from now on; who is in the cluster is found out by gossip.
+    Reachable {
+        /// Where they reach it.
+        addresses: Vec<String>,
+        /// The release of the program.
+        release: String,
+    },
     /// A definition that `Action::Compile` named was compiled.
     Compiled {
         /// The definition.

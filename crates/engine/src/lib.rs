@@ -23,7 +23,8 @@ pub use record::{
     RecordKind, Sent, ShardId, Started,
 };
 pub use reply::{
-    Condition, Counters, DefinitionSummary, Detail, ParkedItem, Refusal, Reply, Summary,
+    ClusterStanding, Condition, Counters, DefinitionSummary, Detail, Holders, MemberStanding,
+    ParkedItem, Refusal, Reply, Summary,
 };
 pub use survival::{Acknowledge, Strategy, Survival};
 

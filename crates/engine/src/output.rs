@@ -66,6 +66,15 @@ pub enum Action {
         /// The bytes.
         message: Vec<u8>,
     },
+    /// Messages to a node can leave for these addresses.
+    Meet {
+        /// Which node.
+        node: NodeId,
+        /// Where it is, as it says.
+        addresses: Vec<String>,
+    },
+    /// A node is gone for good: hear it no more, and remember that.
+    ShutOut(NodeId),
     /// Compile a definition that a peer sent; answer with `Input::Compiled` if it compiles.
     Compile(Box<Definition>),
     /// Give `Input::AlarmRang` at this time; replaces the alarm set before. Nothing is no alarm.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use minicbor::{Decode, Encode};
 use outlast_expressions::Value;
-use outlast_lineage::{Digest, EffectId, ExecutionId, Time};
+use outlast_lineage::{Digest, EffectId, ExecutionId, NodeId, Time};
 use outlast_workflow::{Outcome, Status, TaskId};
 
 use crate::Position;
@@ -58,6 +58,8 @@ pub enum Reply {
     Parked(Vec<ParkedItem>),
     /// How many parked effects were resolved.
     Resolved(usize),
+    /// The cluster as this node sees it.
+    Standing(Box<ClusterStanding>),
     /// Nothing changed, and why.
     Refused(Refusal),
 }
@@ -101,6 +103,9 @@ pub enum Refusal {
         /// When it may be worth trying again.
         retry_after: Duration,
     },
+    /// The node takes no new work (503).
+    #[error("the node hands over its work and takes no more; ask another one")]
+    Draining,
     /// The disk is full; nothing can be recorded (507).
     #[error("the node's storage is full; nothing is accepted until there is room")]
     StorageFull,
@@ -234,6 +239,53 @@ pub struct Summary {
     pub parent: Option<ExecutionId>,
     /// Whether something in it waits for a person.
     pub parked: bool,
+    /// Who holds it, if several nodes do.
+    pub holders: Option<Holders>,
+}
+
+/// The cluster as one of its nodes sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClusterStanding {
+    /// The other members.
+    pub members: Vec<MemberStanding>,
+    /// Nodes that were removed.
+    pub removed: Vec<NodeId>,
+    /// Whether this node takes no new work.
+    pub draining: bool,
+    /// Since when this node takes part.
+    pub since: Option<Time>,
+    /// Executions here that have not ended.
+    pub live: u64,
+    /// Executions that this node holds together with others.
+    pub held: u64,
+    /// Of these, those that it advances.
+    pub led: u64,
+}
+
+/// Another member.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberStanding {
+    /// Which node.
+    pub node: NodeId,
+    /// What gossip believes: joining, alive, suspect, dead or left.
+    pub state: &'static str,
+    /// Since when.
+    pub since: Option<Time>,
+    /// The release it runs; empty if it has not said.
+    pub release: String,
+    /// Whether its heartbeats arrive here.
+    pub reachable: bool,
+    /// Whether it takes no new work.
+    pub draining: bool,
+}
+
+/// The nodes that hold an execution together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holders {
+    /// All of them, in order.
+    pub members: Vec<NodeId>,
+    /// The one that advances it, as far as this node knows.
+    pub leader: Option<NodeId>,
 }
 
 /// Everything about one execution but its history.

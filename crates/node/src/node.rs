@@ -20,6 +20,7 @@ use crate::driver::{
 };
 use crate::journal::{Journal, JournalError};
 use crate::random;
+use crate::relay::Relay;
 use crate::store::{Store, StoreError};
 use crate::transport::Event;
 
@@ -134,13 +135,15 @@ impl NodeHandle {
         replied.map_err(|_| Gone)
     }
 
-    /// Lets the node talk to the other members of its cluster. Runs on the runtime it is called in,
-    /// until the node stops.
-    pub fn connect(&self, cluster: &Cluster, events: mpsc::Receiver<Event>) {
+    /// Lets the node talk to the other members of its cluster, and gives what passes requests on to
+    /// them. Runs on the runtime it is called in, until the node stops.
+    pub fn connect(&self, cluster: &Cluster, events: mpsc::Receiver<Event>) -> Relay {
+        let relay = Relay::new(cluster.transport().clone());
         let inbox = &self.inner.inbox;
-        inbox.give(Message::Connected(cluster.transport().clone()));
+        inbox.give(Message::Connected(cluster.clone()));
         tokio::spawn(driver::keep_telling(Arc::clone(inbox), cluster.clone()));
-        tokio::spawn(driver::keep_giving(Arc::clone(inbox), events));
+        tokio::spawn(driver::keep_giving(Arc::clone(inbox), relay.clone(), events));
+        relay
     }
 
     /// What happens from now on. A watcher that falls behind misses some.

@@ -1,4 +1,4 @@
-//! `outlast cluster`: found a cluster, and invite nodes into it.
+//! `outlast cluster`: found a cluster, invite nodes into it, look at it, and remove lost ones.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,15 +9,18 @@ use serde_json::{Value as Json, json};
 use crate::client::{Connection, data_directory};
 use crate::exit::{Exit, Failure};
 use crate::joining::prepared;
+use crate::table;
 
-/// Found a cluster, and invite nodes into it
+/// Found a cluster, invite nodes into it, look at it, and remove lost ones
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   outlast cluster init                            make a cluster of the node that keeps its data here
   outlast node --cluster-listen 0.0.0.0:7181 --cluster-address first.example:7181
   outlast cluster invite --valid 15m              then, on another machine:
-  outlast node --join first.example:7181 --token TOKEN")]
+  outlast node --join first.example:7181 --token TOKEN
+  outlast cluster status                          who is there, and who does not answer
+  outlast cluster remove 0123456789abcdef         it is lost for good, with its disk")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -42,6 +45,18 @@ enum Task {
         #[arg(long, default_value = "1h", value_name = "TIME", value_parser = time)]
         valid: Duration,
     },
+    /// List the members: who answers, since when, and how many executions each holds and leads
+    Status {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Remove a member that is lost for good; its id never comes back
+    Remove {
+        /// The member, as `status` names it
+        member: String,
+        #[command(flatten)]
+        connection: Connection,
+    },
 }
 
 /// Does one of the tasks.
@@ -49,6 +64,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.task {
         Task::Init { data, json } => init(&data_directory(data.as_deref())?, *json),
         Task::Invite { connection, valid } => invite(connection, *valid),
+        Task::Status { connection } => status(connection),
+        Task::Remove { member, connection } => remove(connection, member),
     }
 }
 
@@ -87,6 +104,59 @@ fn invite(connection: &Connection, valid: Duration) -> anyhow::Result<Exit> {
         "admits one node, until {}:\n  outlast node --join {address} --token TOKEN",
         text("expires")
     );
+    Ok(Exit::Completed)
+}
+
+fn status(connection: &Connection) -> anyhow::Result<Exit> {
+    let seen = connection.talk(async |client| client.get(&["v1", "cluster"], &[]).await)?;
+    if connection.json {
+        table::print_json(&seen);
+        return Ok(Exit::Completed);
+    }
+    println!("cluster {}, as node {} sees it", table::text(&seen, "cluster"), seen_by(&seen));
+    let members = seen["members"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows: Vec<_> = members.iter().map(row).collect();
+    let headings = ["NODE", "STATE", "SINCE", "ADDRESS", "RELEASE", "LIVE", "HELD", "LED"];
+    table::print(&table::columns(&headings, &rows));
+    let silent = seen["unreachable"].as_array().map_or(0, Vec::len);
+    if 0 < silent {
+        eprintln!("{silent} of them cannot be reached: they are down, or the network is cut");
+    }
+    Ok(Exit::Completed)
+}
+
+fn seen_by(seen: &Json) -> String {
+    table::text(seen, "node")
+}
+
+fn row(member: &Json) -> Vec<String> {
+    let share = &member["share"];
+    let state = match (member["reachable"].as_bool(), share["draining"].as_bool()) {
+        (Some(false), _) => format!("{}, unreachable", table::text(member, "state")),
+        (_, Some(true)) => format!("{}, draining", table::text(member, "state")),
+        _ => table::text(member, "state"),
+    };
+    let address = member["addresses"].get(0).and_then(Json::as_str).unwrap_or("-");
+    vec![
+        table::text(member, "node"),
+        state,
+        table::seconds(member, "since"),
+        address.to_owned(),
+        table::text(member, "release"),
+        table::text(share, "live"),
+        table::text(share, "held"),
+        table::text(share, "led"),
+    ]
+}
+
+fn remove(connection: &Connection, node: &str) -> anyhow::Result<Exit> {
+    let path = ["v1", "cluster", "members", node];
+    let done = connection.talk(async |client| client.delete(&path).await)?;
+    if connection.json {
+        table::print_json(&done);
+    } else {
+        eprintln!("{node} is removed; every member is told, and hears it no more");
+    }
     Ok(Exit::Completed)
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod data;
 pub(crate) mod definitions;
 pub(crate) mod delete;
 pub(crate) mod demo;
+pub(crate) mod drain;
 pub(crate) mod experiment;
 pub(crate) mod expression_worker;
 pub(crate) mod fixture;

@@ -88,13 +88,14 @@ async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> any
     if !arguments.no_token {
         ensure_token(directory)?;
     }
-    let cluster = arguments.cluster.start(directory, &node).await?;
+    let (cluster, relay) = arguments.cluster.start(directory, &node).await?.unzip();
     let options = http::Options {
         listen: arguments.listen,
         hosts: arguments.hosts.clone(),
         token: (!arguments.no_token).then(|| directory.to_owned()),
         connections_max: arguments.connections.max(1),
         cluster: cluster.clone(),
+        relay,
         test_faults: arguments.cluster.test_faults,
     };
     let server = http::serve(node.clone(), options)

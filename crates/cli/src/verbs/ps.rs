@@ -1,5 +1,6 @@
 //! `outlast ps`: the executions of a node.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
 use serde_json::{Value as Json, json};
@@ -36,21 +37,40 @@ pub(crate) struct Arguments {
 
 /// Lists them all, page by page.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let executions = arguments.connection.talk(async |client| list(&client, arguments).await)?;
+    let (executions, unanswered) =
+        arguments.connection.talk(async |client| list(&client, arguments).await)?;
+    if !unanswered.is_empty() {
+        let silent: Vec<_> = unanswered.iter().map(String::as_str).collect();
+        eprintln!("no answer from {}: what only they hold is missing", silent.join(", "));
+    }
     if arguments.connection.json {
-        table::print_json(&json!({ "executions": executions }));
+        let mut listed = json!({ "executions": executions });
+        if !unanswered.is_empty() {
+            listed["unanswered"] = json!(unanswered);
+        }
+        table::print_json(&listed);
     } else if executions.is_empty() {
         eprintln!("no executions; start one with `outlast start FLOW`");
     } else {
-        let rows: Vec<_> = executions.iter().map(row).collect();
-        let headings = ["EXECUTION", "WORKFLOW", "CONDITION", "STARTED", "NAME"];
+        // A node that is alone need not say who holds what.
+        let several = executions.iter().any(|execution| execution.get("nodes").is_some());
+        let rows: Vec<_> = executions.iter().map(|execution| row(execution, several)).collect();
+        let mut headings = vec!["EXECUTION", "WORKFLOW", "CONDITION", "STARTED", "NAME"];
+        if several {
+            headings.push("NODES");
+        }
         table::print(&table::columns(&headings, &rows));
     }
     Ok(Exit::Completed)
 }
 
-async fn list(client: &Client, arguments: &Arguments) -> anyhow::Result<Vec<Json>> {
+/// The executions, and the nodes that did not answer.
+async fn list(
+    client: &Client,
+    arguments: &Arguments,
+) -> anyhow::Result<(Vec<Json>, BTreeSet<String>)> {
     let mut executions: Vec<Json> = Vec::new();
+    let mut unanswered = BTreeSet::new();
     let mut after: Option<String> = None;
     loop {
         let left = arguments.limit.map(|limit| limit.get() - executions.len());
@@ -68,15 +88,17 @@ async fn list(client: &Client, arguments: &Arguments) -> anyhow::Result<Vec<Json
         if let Some(Json::Array(items)) = page.get_mut("executions").map(Json::take) {
             executions.extend(items);
         }
+        let silent = page.get("unanswered").and_then(Json::as_array).into_iter().flatten();
+        unanswered.extend(silent.filter_map(Json::as_str).map(ToOwned::to_owned));
         after = page.get("next").and_then(Json::as_str).map(ToOwned::to_owned);
         let enough = arguments.limit.is_some_and(|limit| limit.get() <= executions.len());
         if enough || after.is_none() {
-            return Ok(executions);
+            return Ok((executions, unanswered));
         }
     }
 }
 
-fn row(execution: &Json) -> Vec<String> {
+fn row(execution: &Json, several: bool) -> Vec<String> {
     let parked = execution.get("parked").and_then(Json::as_bool) == Some(true);
     let condition = table::text(execution, "condition");
     let workflow = format!(
@@ -85,11 +107,22 @@ fn row(execution: &Json) -> Vec<String> {
         table::text(execution, "workflow"),
         table::text(execution, "version")
     );
-    vec![
+    let nodes = several.then(|| nodes(execution));
+    let cells = [
         table::text(execution, "execution"),
         workflow,
         if parked { format!("{condition}, parked") } else { condition },
         table::seconds(execution, "started"),
         table::text(execution, "name"),
-    ]
+    ];
+    cells.into_iter().chain(nodes).collect()
+}
+
+/// The nodes that hold it, the one that leads it first.
+fn nodes(execution: &Json) -> String {
+    let leader = execution.get("leader").and_then(Json::as_str);
+    let nodes = execution.get("nodes").and_then(Json::as_array).into_iter().flatten();
+    let others = nodes.filter_map(Json::as_str).filter(|node| Some(*node) != leader);
+    let all: Vec<_> = leader.into_iter().chain(others).collect();
+    if all.is_empty() { "-".to_owned() } else { all.join(",") }
 }

@@ -4,10 +4,11 @@ mod nodes;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
-use nodes::{Cluster, outlast};
+use nodes::{Cluster, Node, outlast, until};
 use outlast_node::fixture::ledger::{Entry, Expected, Verdict, check};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 /// Calls one after the other, each of which can be undone.
 fn line(steps: usize) -> String {
@@ -31,9 +32,10 @@ fn line(steps: usize) -> String {
     text
 }
 
-/// What one run of the line leaves.
-fn verdict(steps: usize, entries: &[Entry]) -> Verdict {
-    let effects: BTreeMap<_, _> = (1..=steps).map(|step| (format!("step-{step}"), 1)).collect();
+/// What so many executions of the line leave.
+fn verdict(steps: usize, runs: usize, entries: &[Entry]) -> Verdict {
+    let effect = |step| (format!("step-{step}"), runs as u64);
+    let effects: BTreeMap<_, _> = (1..=steps).map(effect).collect();
     let expected = Expected { effects, ..Expected::default() };
     check(entries, &expected).unwrap_or_else(|problems| panic!("{problems:?}\n{entries:#?}"))
 }
@@ -44,21 +46,14 @@ fn the_primary_is_killed_and_another_node_finishes_what_it_began() {
     let mut cluster = Cluster::of(3);
     let flow = cluster.file("line.yaml", &line(STEPS));
     cluster.ledger.control(|control| control.all.answer_after_ms = Some(50));
-    let started = cluster.nodes[0].said(&[
-        "start",
-        flow.to_str().unwrap(),
-        "--survival",
-        "partition-tolerant:3",
-        "--json",
-    ]);
-    let execution = started["execution"].as_str().unwrap();
+    let execution = start(&cluster.nodes[0], &flow, &["--survival", "partition-tolerant:3"]);
     cluster.until_called(4);
     cluster.nodes[2].kill();
     // Whoever asks, wherever, hears the same.
     for node in &cluster.nodes[..2] {
-        assert_eq!(node.end_of(execution), "completed");
+        assert_eq!(node.end_of(&execution), "completed");
     }
-    assert_eq!(verdict(STEPS, &cluster.entries()), Verdict::Complete);
+    assert_eq!(verdict(STEPS, 1, &cluster.entries()), Verdict::Complete);
 }
 
 #[test]
@@ -82,4 +77,146 @@ fn what_cannot_be_held_to_is_refused() {
     let body = json!({ "namespace": "test", "workflow": "line", "survival": { "replicas": 3 } });
     let (status, problem) = node.ask("POST", "/v1/executions", &body);
     assert_eq!(status, 400, "{problem}");
+}
+
+/// Waits for an hour.
+const NAP: &str = "document: { dsl: '1.0.3', namespace: test, name: nap, version: '1.0.0' }
+do:
+  - nap: { wait: { hours: 1 } }
+";
+
+/// Starts an execution on a node, and gives its id.
+fn start(node: &Node, flow: &Path, arguments: &[&str]) -> String {
+    let words = [&["start", flow.to_str().unwrap(), "--json"], arguments].concat();
+    node.said(&words)["execution"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn any_node_takes_any_command() {
+    let mut cluster = Cluster::of(3);
+    let nap = cluster.file("nap.yaml", NAP);
+    let [first, second, third] = &cluster.nodes[..] else { panic!("three nodes") };
+    let alone = start(first, &nap, &["--name", "alone"]);
+    let shared = start(second, &nap, &["--survival", "passive:3"]);
+
+    // Shown by those who do not hold it; started once, wherever it is asked for again.
+    let shown = third.said(&["show", &alone, "--json"]);
+    assert_eq!(shown["condition"], "waiting", "{shown}");
+    assert_eq!(start(second, &nap, &["--name", "alone"]), alone);
+    let history = second.ask("GET", &format!("/v1/executions/{alone}/history"), &Json::Null);
+    assert_eq!(history.0, 200, "{history:?}");
+    until("the leader is known everywhere", || {
+        let shown = first.said(&["show", &shared, "--json"]);
+        shown["leader"] == third.id.as_str()
+    });
+
+    // Listed once, with whoever holds it.
+    for node in &cluster.nodes {
+        let listed = node.said(&["ps", "--json"]);
+        let lines = listed["executions"].as_array().unwrap();
+        let of = |id: &str| lines.iter().filter(|it| it["execution"] == id).collect::<Vec<_>>();
+        let ([one], [many]) = (&of(&alone)[..], &of(&shared)[..]) else { panic!("{listed}") };
+        assert_eq!(one["nodes"], json!([first.id]), "{listed}");
+        assert_eq!(many["nodes"].as_array().map(Vec::len), Some(3), "{listed}");
+        assert_eq!(many["leader"], third.id.as_str(), "{listed}");
+    }
+
+    // Changed by whoever leads it, whoever is asked.
+    for (id, node) in [(&alone, second), (&shared, first)] {
+        let done = node.ask("POST", &format!("/v1/executions/{id}/suspend"), &json!({}));
+        assert_eq!(done.0, 202, "{done:?}");
+        let cancel = node.command(&["cancel", id]).output().unwrap();
+        assert!(cancel.status.success(), "{cancel:?}");
+        for node in &cluster.nodes {
+            assert_eq!(node.end_of(id), "cancelled");
+        }
+    }
+
+    // Whoever cannot be asked is named, and not waited for long.
+    let gone = cluster.nodes[2].id.clone();
+    cluster.nodes[2].kill();
+    let first = &cluster.nodes[0];
+    until("the loss is noticed", || {
+        let (_, listed) = first.ask("GET", "/v1/executions", &Json::Null);
+        listed["unanswered"] == json!([gone])
+    });
+    let unknown = first.ask("GET", "/v1/executions/nobody", &Json::Null);
+    assert_eq!(unknown.0, 404);
+    assert!(unknown.1["detail"].as_str().unwrap().contains(&gone), "{unknown:?}");
+}
+
+#[test]
+fn nodes_learn_of_each_other_and_the_lost_are_removed_everywhere() {
+    let mut cluster = Cluster::of(3);
+    let state_of = |node: &Node, other: &str| {
+        let seen = node.said(&["cluster", "status", "--json"]);
+        let members = seen["members"].as_array().cloned().unwrap_or_default();
+        members.into_iter().find(|it| it["node"] == other)
+    };
+    for node in &cluster.nodes {
+        for other in &cluster.nodes {
+            until("gossip has told of everyone", || {
+                state_of(node, &other.id).is_some_and(|it| it["state"] == "alive")
+            });
+        }
+    }
+    let shown = cluster.nodes[0].command(&["cluster", "status"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("RELEASE") && shown.contains(&cluster.nodes[1].id), "{shown}");
+
+    let lost = cluster.nodes[2].id.clone();
+    cluster.nodes[2].kill();
+    until("it is missed", || {
+        let seen = cluster.nodes[0].said(&["cluster", "status", "--json"]);
+        seen["unreachable"] == json!([lost])
+    });
+    let removed = cluster.nodes[0].command(&["cluster", "remove", &lost]).output().unwrap();
+    assert!(removed.status.success(), "{removed:?}");
+    for node in &cluster.nodes[..2] {
+        until("everyone has heard", || {
+            let seen = node.said(&["cluster", "status", "--json"]);
+            seen["removed"] == json!([lost]) && state_of(node, &lost).is_none()
+        });
+    }
+    // Nobody hears it any more, should it come back.
+    cluster.nodes[2].restart(None);
+    let seen = cluster.nodes[0].said(&["cluster", "status", "--json"]);
+    assert_eq!(seen["members"].as_array().map(Vec::len), Some(2), "{seen}");
+    let again = cluster.nodes[0].command(&["cluster", "remove", &lost]).output().unwrap();
+    assert!(!again.status.success(), "{again:?}");
+}
+
+#[test]
+fn nodes_are_restarted_one_after_the_other_under_load_and_nothing_fails() {
+    const STEPS: usize = 30;
+    let mut cluster = Cluster::of(3);
+    let flow = cluster.file("line.yaml", &line(STEPS));
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(100));
+    let mut executions: Vec<String> = (0..6)
+        .map(|number| {
+            let node = &cluster.nodes[number % 3];
+            start(node, &flow, &["--survival", "passive:3"])
+        })
+        .collect();
+    for number in (0..3).rev() {
+        let drained = cluster.nodes[number].said(&["drain", "--json"]);
+        assert_eq!(drained["led"], 0, "{drained}");
+        let refused = cluster.nodes[number].ask("POST", "/v1/cluster/drain", &json!({}));
+        assert_eq!(refused.1["draining"], true, "{refused:?}");
+        // New work is taken by another one.
+        let taken = start(&cluster.nodes[number], &flow, &["--survival", "passive:2"]);
+        let shown = cluster.nodes[(number + 1) % 3].said(&["show", &taken, "--json"]);
+        assert_ne!(shown["leader"], cluster.nodes[number].id.as_str(), "{shown}");
+        executions.push(taken);
+        cluster.nodes[number].stop();
+        cluster.nodes[number].restart(None);
+        cluster.all_connected();
+    }
+    for execution in &executions {
+        for node in &cluster.nodes {
+            assert_eq!(node.end_of(execution), "completed");
+        }
+    }
+    let verdict = verdict(STEPS, executions.len(), &cluster.entries());
+    assert_eq!(verdict, Verdict::Complete);
 }

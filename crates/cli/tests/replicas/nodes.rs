@@ -170,6 +170,15 @@ impl Node {
         }
     }
 
+    /// Asks it to end, as whoever looks after services does, and waits until it has.
+    pub(crate) fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+            assert!(told.unwrap().success());
+            assert!(child.wait().unwrap().success(), "it ended well");
+        }
+    }
+
     /// A command against this node.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = outlast(arguments);

@@ -1,5 +1,7 @@
 //! What is asked, and what is answered.
 
+use std::collections::BTreeSet;
+
 use outlast_lineage::ExecutionId;
 use outlast_workflow::Event;
 
@@ -41,7 +43,28 @@ impl Engine {
             Ask::Definition { namespace, name, version } => {
                 self.give_definition(step, caller, &namespace, &name, &version)
             }
+            Ask::Start(_) if self.gossip.draining => Err(Refusal::Draining),
             Ask::Start(start) => self.start(step, caller, *start),
+            Ask::Standing => {
+                let standing = Reply::Standing(Box::new(self.standing()));
+                step.reply(None, caller, standing);
+                Ok(())
+            }
+            Ask::Remove(node) => {
+                if node == self.options.node {
+                    let reason = "a node does not remove itself; ask another one";
+                    return Err(Refusal::Invalid(reason.to_owned()));
+                }
+                self.remove_peers(step, &BTreeSet::from([node]));
+                step.reply(None, caller, Reply::Done);
+                Ok(())
+            }
+            Ask::Drain(draining) => {
+                self.drain(step, draining);
+                let standing = Reply::Standing(Box::new(self.standing()));
+                step.reply(None, caller, standing);
+                Ok(())
+            }
             Ask::Show(which) => self.show(step, caller, &which),
             Ask::List(filter) => {
                 let reply =
@@ -259,6 +282,7 @@ pub(super) fn summary(id: ExecutionId, entry: &Entry) -> Summary {
         changed: entry.changed,
         parent: entry.parent.as_deref().map(|parent| parent.execution),
         parked: entry.parked,
+        holders: entry.holders(),
     }
 }
 
@@ -272,6 +296,9 @@ const fn is_change(ask: &Ask) -> bool {
             | Ask::List(_)
             | Ask::Wait(_)
             | Ask::Parked(_)
+            | Ask::Standing
+            | Ask::Remove(_)
+            | Ask::Drain(_)
     )
 }
 

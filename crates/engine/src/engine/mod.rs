@@ -15,6 +15,7 @@ mod custody;
 mod definitions;
 mod entry;
 mod events;
+mod gossip;
 mod queue;
 mod recovery;
 mod resolving;
@@ -45,6 +46,7 @@ use custody::{Alarm, Peers, Word};
 pub(crate) use custody::{Begin, Forgetting, happenings_of};
 use definitions::Definitions;
 use events::Events;
+use gossip::Gossip;
 use queue::FairQueue;
 pub use recovery::RecoveryError;
 use retention::Tombstones;
@@ -81,6 +83,7 @@ pub struct Engine {
     unwanted: BTreeSet<ExecutionId>,
     /// The other nodes.
     peers: Peers,
+    gossip: Gossip,
     /// Executions that several nodes hold.
     custodies: BTreeSet<ExecutionId>,
     custody_alarms: BTreeSet<(Time, ExecutionId, Alarm)>,
@@ -182,6 +185,11 @@ impl Engine {
             }
             Input::Received { from, message } => self.receive(&mut step, from, &message),
             Input::PeersKnown(others) => self.know_peers(&mut step, &others),
+            Input::PeersMet(others) => self.meet_peers(&mut step, &others),
+            Input::PeersRemoved(removed) => self.remove_peers(&mut step, &removed),
+            Input::Reachable { addresses, release } => {
+                self.join_gossip(&mut step, addresses, release);
+            }
             Input::Compiled { definition, program } if !self.storage_full => {
                 self.compiled(&mut step, *definition, program);
             }
@@ -293,6 +301,7 @@ impl Engine {
             self.queue(execution, |execution| Work::Advance { execution, event });
         }
         self.beat(step);
+        self.ring_gossip(step);
         self.ring_custodies(step.now, TIMERS_PER_RING);
         self.drop_old_events(step);
         self.expire_tombstones(step);
@@ -318,10 +327,18 @@ impl Engine {
         let custody = self.custody_alarms.first().map(|(at, _, _)| *at);
         let beat = self.peers.next_beat(self.options.times.heartbeat);
         let expiry = self.tombstones.next_expiry();
-        [timer, custody, beat, self.next_forgetting(), self.next_dropping(), expiry]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            timer,
+            custody,
+            beat,
+            self.gossip.next(),
+            self.next_forgetting(),
+            self.next_dropping(),
+            expiry,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Writes the record of this step and gives its content back.

@@ -15,6 +15,7 @@ use super::custody::{Custody, Peers, Stored};
 use super::definitions::Definitions;
 use super::entry::{Entry, Header, State};
 use super::events::Events;
+use super::gossip::Gossip;
 use super::queue::FairQueue;
 use super::retention::Tombstones;
 use super::roster::Roster;
@@ -131,6 +132,7 @@ impl Engine {
             fetching: BTreeMap::new(),
             alarm: None,
             peers: Peers::default(),
+            gossip: Gossip::default(),
             custodies: BTreeSet::new(),
             custody_alarms: BTreeSet::new(),
             addresses: BTreeMap::new(),

@@ -146,7 +146,10 @@ const fn needed(ask: &Ask) -> Option<&Which> {
         | Ask::Publish { .. }
         | Ask::Parked(_)
         | Ask::Resolve { .. }
-        | Ask::Delete(_) => None,
+        | Ask::Delete(_)
+        | Ask::Standing
+        | Ask::Remove(_)
+        | Ask::Drain(_) => None,
     }
 }
 

@@ -354,6 +354,8 @@ pub(crate) fn transcript(outputs: &[Output]) -> String {
             Action::Snapshot { subject, .. } => format!("snapshot of {subject:?}"),
             Action::Compactable { replay_from } => format!("replay from {}", replay_from.0),
             Action::Send { to, .. } => format!("send to {to:?}"),
+            Action::Meet { node, .. } => format!("meet {node:?}"),
+            Action::ShutOut(node) => format!("shut {node:?} out"),
             Action::Compile(definition) => format!("compile {}", definition.name),
             Action::Fetch(execution) => format!("fetch {execution}"),
             Action::Forget(subject) => format!("forget {subject:?}"),

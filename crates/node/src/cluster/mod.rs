@@ -158,14 +158,19 @@ pub fn is_member(directory: &Path) -> bool {
     Folder::of(directory).is_member()
 }
 
-/// The other members that the node of a data directory has heard of; none if it is no member.
-pub(crate) fn others_of(directory: &Path, node: NodeId) -> Result<BTreeSet<NodeId>, ClusterError> {
+/// The other members that the node of a data directory has heard of, and those of them that were
+/// removed; none if it is no member.
+pub(crate) fn others_of(
+    directory: &Path,
+    node: NodeId,
+) -> Result<(BTreeSet<NodeId>, BTreeSet<NodeId>), ClusterError> {
     let folder = Folder::of(directory);
     if !folder.is_member() {
-        return Ok(BTreeSet::new());
+        return Ok(Default::default());
     }
     let members = Members::open(&folder)?;
-    Ok(members.iter().map(|(member, _)| member).filter(|member| *member != node).collect())
+    let others = members.iter().map(|(member, _)| member).filter(|member| *member != node);
+    Ok((others.collect(), members.removed().into_iter().collect()))
 }
 
 /// Makes a cluster whose only member is the node of a data directory.

@@ -18,8 +18,8 @@ use tokio::sync::oneshot;
 use super::Counts;
 use super::checkpoints::Stored;
 use super::network::Batch;
+use crate::cluster::Cluster;
 use crate::journal::Event;
-use crate::transport::Transport;
 
 /// What the driver can be told.
 pub(crate) enum Message {
@@ -36,11 +36,11 @@ pub(crate) enum Message {
     /// The store gave back a snapshot, or could not.
     Fetched { execution: ExecutionId, snapshot: Result<Vec<u8>, String> },
     /// The node can talk to others.
-    Connected(Transport),
+    Connected(Cluster),
     /// Other nodes sent something.
     Received(Batch),
-    /// These are the other nodes.
-    PeersKnown(BTreeSet<NodeId>),
+    /// These are other nodes.
+    PeersMet(BTreeSet<NodeId>),
     /// Someone wants to know what was counted.
     Count(oneshot::Sender<Counts>),
     /// Come to an end.

@@ -33,8 +33,9 @@ pub use start::StartError;
 pub(crate) use start::{Started, start};
 
 use crate::clock::Clock;
+use crate::cluster::Cluster;
 use crate::journal::{Journal, JournalError};
-use crate::transport::{Dropped, Sent, Transport};
+use crate::transport::{Dropped, Sent, checked_addresses};
 use calls::Calls;
 use checkpoints::Checkpoints;
 use inbox::{Marks, Storage};
@@ -86,7 +87,7 @@ pub(crate) struct Driver {
     history: Arc<History>,
     reports: broadcast::Sender<Arc<Report>>,
     /// The way to other nodes, if there are any.
-    network: Option<Transport>,
+    network: Option<Cluster>,
     /// Who waits for a reply.
     callers: BTreeMap<Caller, oneshot::Sender<Reply>>,
     /// Answers that came at once and are inputs of the next steps.
@@ -219,14 +220,14 @@ impl Driver {
             Message::Fetched { execution, snapshot } => {
                 self.step(Input::Fetched { execution, snapshot });
             }
-            Message::Connected(transport) => self.network = Some(transport),
+            Message::Connected(cluster) => self.connect(cluster),
             Message::Received(batch) => {
                 for Arrived { from, message, room } in batch.open() {
                     self.step(Input::Received { from, message: message.into() });
                     drop(room);
                 }
             }
-            Message::PeersKnown(others) => self.step(Input::PeersKnown(others)),
+            Message::PeersMet(others) => self.step(Input::PeersMet(others)),
             // Whoever no longer wants to know needs no answer.
             Message::Count(reply) => drop(reply.send(self.counts())),
             Message::Stop => self.stopping = true,
@@ -295,6 +296,8 @@ impl Driver {
             Action::Forget(subject) => self.checkpoints.forget(subject),
             Action::Report(report) => self.report(report),
             Action::Send { to, message } => self.send(to, message),
+            Action::Meet { node, addresses } => self.meet(node, addresses),
+            Action::ShutOut(node) => self.shut_out(node),
             Action::Compile(definition) => {
                 if let Ok(program) = start::compile(&definition) {
                     self.answers.push_back(Input::Compiled { definition, program });
@@ -303,11 +306,41 @@ impl Driver {
         }
     }
 
+    /// Others can be talked to from now on.
+    fn connect(&mut self, cluster: Cluster) {
+        let addresses = cluster.transport().advertised().to_vec();
+        let release = env!("CARGO_PKG_VERSION").to_owned();
+        self.network = Some(cluster);
+        self.step(Input::Reachable { addresses, release });
+    }
+
+    /// Goes to a node where it says that it is.
+    fn meet(&self, node: NodeId, addresses: Vec<String>) {
+        let Some(network) = &self.network else { return };
+        if let Some(addresses) = checked_addresses(addresses) {
+            network.transport().know(node, addresses);
+        }
+    }
+
+    /// Has it kept that a node is gone for good; that waits for the disk, and nobody waits for it.
+    fn shut_out(&self, node: NodeId) {
+        let Some(network) = self.network.clone() else { return };
+        let keeping = std::thread::Builder::new().name("removal".into()).spawn(move || {
+            if let Err(error) = network.remove(node) {
+                let node = format!("{:016x}", node.0);
+                tracing::error!(node, %error, "that a node was removed could not be kept");
+            }
+        });
+        if let Err(error) = keeping {
+            tracing::error!(%error, "that a node was removed could not be kept");
+        }
+    }
+
     /// Sends, or drops what cannot be sent: the engine repeats what matters.
     fn send(&self, to: NodeId, message: Vec<u8>) {
         let Some(network) = &self.network else { return };
         let bytes = message.len();
-        if network.send(to, message.into()) == Sent::Dropped(Dropped::TooLarge) {
+        if network.transport().send(to, message.into()) == Sent::Dropped(Dropped::TooLarge) {
             let to = format!("{:016x}", to.0);
             tracing::warn!(to, bytes, "a message is too large for other nodes and was dropped");
         }

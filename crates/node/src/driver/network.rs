@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::inbox::{Inbox, Message};
 use crate::cluster::Cluster;
+use crate::relay::{Relay, is_word};
 use crate::transport::{Event, Room};
 
 /// The most that is given to the driver at once.
@@ -42,10 +43,15 @@ impl Batch {
 }
 
 /// Gives the driver what other nodes send, for as long as there is one.
-pub(crate) async fn keep_giving(inbox: Arc<Inbox>, mut events: mpsc::Receiver<Event>) {
+pub(crate) async fn keep_giving(
+    inbox: Arc<Inbox>,
+    relay: Relay,
+    mut events: mpsc::Receiver<Event>,
+) {
     let mut arrived = Vec::new();
     while 0 < events.recv_many(&mut arrived, BATCH_MAX).await {
-        let messages: Vec<Arrived> = arrived.drain(..).filter_map(message_of).collect();
+        let messages: Vec<Arrived> =
+            arrived.drain(..).filter_map(|event| message_of(event, &relay)).collect();
         if messages.is_empty() {
             continue;
         }
@@ -57,8 +63,13 @@ pub(crate) async fn keep_giving(inbox: Arc<Inbox>, mut events: mpsc::Receiver<Ev
     }
 }
 
-fn message_of(event: Event) -> Option<Arrived> {
+/// What is for the engine; requests that were passed on are not.
+fn message_of(event: Event, relay: &Relay) -> Option<Arrived> {
     match event {
+        Event::Received { from, message, room } if is_word(&message) => {
+            relay.take(from, &message, room);
+            None
+        }
         Event::Received { from, message, room } => Some(Arrived { from, message, room }),
         // Who can be reached is found out by the engine's own heartbeats.
         Event::Connected { .. } | Event::Disconnected { .. } => None,
@@ -70,7 +81,7 @@ pub(crate) async fn keep_telling(inbox: Arc<Inbox>, cluster: Cluster) {
     let mut news = cluster.transport().news();
     loop {
         news.mark_unchanged();
-        inbox.give(Message::PeersKnown(cluster.others()));
+        inbox.give(Message::PeersMet(cluster.others()));
         if news.changed().await.is_err() {
             return;
         }

@@ -139,7 +139,7 @@ pub(crate) fn start(
     for execution in tail.forgotten {
         checkpoints.drop_history(execution);
     }
-    let others = cluster::others_of(&configuration.directory, meta.node)?;
+    let (others, removed) = cluster::others_of(&configuration.directory, meta.node)?;
     let calls = calls(configuration, runtime, &clock, &inbox)?;
     let mut driver = Driver {
         engine,
@@ -163,8 +163,9 @@ pub(crate) fn start(
         parted: false,
     };
     driver.begin(durable, outputs);
-    // Before anything else: whoever is not named counts as lost for good.
-    driver.step(Input::PeersKnown(others));
+    // Before anything else: it makes a difference to whatever is held together with them.
+    driver.step(Input::PeersMet(others));
+    driver.step(Input::PeersRemoved(removed));
     Ok(Started { driver, inbox, history, store, journal, clock, meta, lock })
 }
 

@@ -1,20 +1,23 @@
 //! The cluster that a node is a member of: who is in it, and invitations to it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::{Extension, Json};
+use outlast_engine::{Ask, ClusterStanding, Reply};
 use outlast_expressions::{Value, value};
 use outlast_lineage::{NodeId, Time};
 use outlast_workflow::moment::iso8601;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::payload::Payload;
-use super::{Api, Problem};
+use super::{Api, Problem, across, model};
 use crate::cluster::{Cluster, ClusterError};
+use crate::relay::PassedBy;
 use crate::transport::{Direction, PeerStatistics};
 
 /// How long an invitation is valid unless it is said.
@@ -29,6 +32,25 @@ pub(super) struct ClusterView {
     node: String,
     /// Every member it has heard of, itself included.
     members: Vec<MemberView>,
+    /// Members whose heartbeats do not arrive here: they are down, or the network is cut.
+    unreachable: Vec<String>,
+    /// Nodes that were removed for good.
+    removed: Vec<String>,
+    /// Of the node that answers.
+    own: Share,
+}
+
+/// What a node has to do with executions.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct Share {
+    /// Executions there that have not ended.
+    live: u64,
+    /// Executions that it holds together with others.
+    held: u64,
+    /// Of these, those that it advances.
+    led: u64,
+    /// Whether it takes no new work.
+    draining: bool,
 }
 
 /// A member, as another one sees it.
@@ -37,6 +59,16 @@ struct MemberView {
     node: String,
     /// Where it can be reached.
     addresses: Vec<String>,
+    /// joining, alive, suspect, dead or left, as gossip has it; of the node that answers, always alive.
+    state: &'static str,
+    /// Since when.
+    since: Option<String>,
+    /// Which release it runs; empty if it has not said.
+    release: String,
+    /// Whether its heartbeats arrive here.
+    reachable: bool,
+    /// What it has to do with executions, if it answered.
+    share: Option<Share>,
     /// Whether messages can leave for it; of the node that answers, always.
     connected: bool,
     /// Messages sent to it.
@@ -71,21 +103,112 @@ pub(super) struct InvitationRequest {
     get, path = "/v1/cluster", tag = "cluster",
     responses((status = 200, body = ClusterView), (status = 409, body = Problem))
 )]
-pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<ClusterView>, Problem> {
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    passed: Option<Extension<PassedBy>>,
+) -> Result<Json<ClusterView>, Problem> {
     let cluster = member(&api)?;
+    let standing = standing(&api, Ask::Standing).await?;
+    let mut shares = match (&api.options.relay, passed) {
+        (Some(relay), None) => across::shares(relay).await,
+        _ => BTreeMap::new(),
+    };
+    let own = Share::of(&standing);
     let (identity, mut peers) =
         (cluster.transport().identity(), cluster.transport().statistics().peers);
+    shares.insert(identity.node, own.clone());
     let members = cluster.places().into_iter().map(|(node, addresses)| {
         let PeerStatistics { connected, sent, received, displaced, .. } =
             peers.remove(&node).unwrap_or_default();
-        let connected = connected || node == identity.node;
-        MemberView { node: text_of(node), addresses, connected, sent, received, displaced }
+        let here = node == identity.node;
+        let other = standing.members.iter().find(|other| other.node == node);
+        let since = if here { standing.since } else { other.and_then(|other| other.since) };
+        let release = match here {
+            true => env!("CARGO_PKG_VERSION"),
+            false => other.map_or("", |other| &other.release),
+        };
+        MemberView {
+            node: text_of(node),
+            addresses,
+            state: if here { "alive" } else { other.map_or("joining", |other| other.state) },
+            since: since.map(iso8601),
+            release: release.to_owned(),
+            reachable: here || other.is_some_and(|other| other.reachable),
+            share: shares.remove(&node),
+            connected: connected || here,
+            sent,
+            received,
+            displaced,
+        }
     });
+    let silent = standing.members.iter().filter(|other| !other.reachable);
     Ok(Json(ClusterView {
         cluster: identity.cluster.to_string(),
         node: text_of(identity.node),
         members: members.collect(),
+        unreachable: silent.map(|other| text_of(other.node)).collect(),
+        removed: standing.removed.iter().copied().map(text_of).collect(),
+        own,
     }))
+}
+
+/// Remove a node that is lost for good: no member hears it any more, and its id never comes back.
+#[utoipa::path(
+    delete, path = "/v1/cluster/members/{node}", tag = "cluster",
+    params(("node" = String, Path)),
+    responses((status = 202, body = model::Done), (status = 404, body = Problem))
+)]
+pub(super) async fn remove(
+    State(api): State<Arc<Api>>,
+    Path(node): Path<String>,
+) -> Result<(StatusCode, Json<model::Done>), Problem> {
+    let cluster = member(&api)?;
+    let node = node_of(&node)?;
+    if !cluster.places().contains_key(&node) {
+        let detail = format!("there is no member {}", text_of(node));
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+    }
+    match api.ask(Ask::Remove(node)).await? {
+        Reply::Done => Ok((StatusCode::ACCEPTED, Json(model::Done { done: true }))),
+        other => Err(Problem::unexpected(&other)),
+    }
+}
+
+/// Whether to hand over.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes the body for the API's document; it is read by hand")]
+pub(super) struct DrainRequest {
+    /// Whether the node is to hand over; if not, it takes part as before.
+    drain: Option<bool>,
+}
+
+/// Have the node hand over what it leads and take no new work, before it is stopped. Ask again until
+/// it leads nothing.
+#[utoipa::path(
+    post, path = "/v1/cluster/drain", tag = "cluster", request_body = DrainRequest,
+    responses((status = 200, body = Share), (status = 409, body = Problem))
+)]
+pub(super) async fn drain(
+    State(api): State<Arc<Api>>,
+    payload: Payload,
+) -> Result<Json<Share>, Problem> {
+    member(&api)?;
+    let drain = !matches!(value::get(&payload.json()?, "drain"), Some(Value::Bool(false)));
+    Ok(Json(Share::of(&*standing(&api, Ask::Drain(drain)).await?)))
+}
+
+async fn standing(api: &Api, ask: Ask) -> Result<Box<ClusterStanding>, Problem> {
+    match api.ask(ask).await? {
+        Reply::Standing(standing) => Ok(standing),
+        other => Err(Problem::unexpected(&other)),
+    }
+}
+
+impl Share {
+    const fn of(standing: &ClusterStanding) -> Self {
+        let ClusterStanding { live, held, led, draining, .. } = *standing;
+        Self { live, held, led, draining }
+    }
 }
 
 /// Invite one node into the cluster.
@@ -151,11 +274,12 @@ fn seconds_of(seconds: &Value) -> Result<Duration, Problem> {
 fn nodes_of(list: Option<&Value>) -> Result<Vec<NodeId>, Problem> {
     let nodes = list.and_then(value::as_array);
     let nodes = nodes.ok_or_else(|| Problem::invalid("`block` is a list of nodes"))?;
-    let node = |text: &Value| u64::from_str_radix(value::as_str(text)?, 16).ok().map(NodeId);
-    nodes
-        .iter()
-        .map(|text| node(text).ok_or_else(|| Problem::invalid("a node is 16 hexadecimal digits")))
-        .collect()
+    nodes.iter().map(|text| node_of(value::as_str(text).unwrap_or_default())).collect()
+}
+
+fn node_of(text: &str) -> Result<NodeId, Problem> {
+    let node = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
+    node.map(NodeId).ok_or_else(|| Problem::invalid("a node is 16 hexadecimal digits"))
 }
 
 fn text_of(node: NodeId) -> String {

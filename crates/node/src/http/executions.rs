@@ -138,7 +138,7 @@ pub(super) async fn list(
         Reply::Listed { executions, next } => {
             let executions = executions.into_iter().map(Into::into).collect();
             let next = next.map(|id| id.to_string());
-            Ok(Json(model::Executions { executions, next }))
+            Ok(Json(model::Executions { executions, next, unanswered: Vec::new() }))
         }
         other => Err(Problem::unexpected(&other)),
     }

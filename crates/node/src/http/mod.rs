@@ -4,6 +4,7 @@
 //! keeps `docs/openapi.json` the same. A request is checked (`guard`) before its body is read, and
 //! read within bounds (`payload`); whatever is refused is answered with a problem document.
 
+mod across;
 mod backups;
 mod cluster;
 mod definitions;
@@ -29,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 use outlast_engine::{Ask, Reply, Which, WorkflowVersion};
 use outlast_lineage::{Digest, ExecutionId};
 use outlast_workflow::Program;
@@ -40,6 +41,7 @@ pub use token::{read_token, rotate_token};
 
 use crate::cluster::Cluster;
 use crate::node::NodeHandle;
+use crate::relay::Relay;
 use problem::Problem;
 use token::Token;
 
@@ -59,6 +61,8 @@ pub struct Options {
     pub connections_max: usize,
     /// The node's connections to others, if it is a member of a cluster.
     pub cluster: Option<Cluster>,
+    /// How requests are passed on to the other members.
+    pub relay: Option<Relay>,
     /// Whether tests may cut those connections.
     pub test_faults: bool,
 }
@@ -71,6 +75,7 @@ impl Default for Options {
             token: None,
             connections_max: 512,
             cluster: None,
+            relay: None,
             test_faults: false,
         }
     }
@@ -93,7 +98,12 @@ pub async fn serve(node: NodeHandle, options: Options) -> io::Result<Server> {
     let (listen, connections_max) = (options.listen, options.connections_max);
     let token = options.token.as_deref().map(Token::new);
     let api = Arc::new(Api { node, options, token, programs: Mutex::default() });
-    Server::start(listen, router(api), connections_max).await
+    let relay = api.options.relay.clone();
+    let router = router(api);
+    if let Some(relay) = relay {
+        relay.serve(router.clone());
+    }
+    Server::start(listen, router, connections_max).await
 }
 
 fn router(api: Arc<Api>) -> Router {
@@ -127,6 +137,8 @@ fn router(api: Arc<Api>) -> Router {
         .route("/v1/parked/resolve", post(parked::resolve))
         .route("/v1/cluster", get(cluster::show))
         .route("/v1/cluster/invitations", post(cluster::invite))
+        .route("/v1/cluster/members/{node}", delete(cluster::remove))
+        .route("/v1/cluster/drain", post(cluster::drain))
         .route("/v1/backups", post(backups::make))
         .route("/metrics", get(health::metrics))
         .route("/health", get(health::health))
@@ -136,6 +148,7 @@ fn router(api: Arc<Api>) -> Router {
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the path does not take this method")
         })
+        .layer(from_fn_with_state(Arc::clone(&api), across::pass))
         .layer(from_fn_with_state(Arc::clone(&api), guard::check))
         .with_state(api)
 }
@@ -172,6 +185,8 @@ fn router(api: Arc<Api>) -> Router {
         parked::resolve,
         cluster::show,
         cluster::invite,
+        cluster::remove,
+        cluster::drain,
         backups::make,
         health::metrics,
         health::health,

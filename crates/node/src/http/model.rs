@@ -2,7 +2,7 @@
 
 use outlast_engine as engine;
 use outlast_expressions::value;
-use outlast_lineage::EffectId;
+use outlast_lineage::{EffectId, NodeId};
 use outlast_workflow::moment::iso8601;
 use outlast_workflow::{Fault, Outcome};
 use serde::Serialize;
@@ -101,11 +101,22 @@ struct Facts {
     changed: String,
     /// The execution that started it, if one did.
     parent: Option<String>,
+    /// The nodes that hold it, if several do or several nodes were asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<String>,
+    /// The node that goes on with it, if several hold it and it is known which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<String>,
 }
 
 impl From<engine::Summary> for Facts {
     fn from(summary: engine::Summary) -> Self {
+        let node = |node: &NodeId| format!("{:016x}", node.0);
+        let holders = summary.holders.as_ref();
+        let nodes = holders.map(|it| it.members.iter().map(node).collect());
         Self {
+            nodes: nodes.unwrap_or_default(),
+            leader: holders.and_then(|it| it.leader.as_ref()).map(node),
             execution: summary.execution.to_string(),
             name: summary.name,
             namespace: summary.namespace,
@@ -133,6 +144,9 @@ pub(super) struct Executions {
     pub(super) executions: Vec<Summary>,
     /// Give this as `after` for the next page; null if this was the last.
     pub(super) next: Option<String>,
+    /// Nodes that did not answer: what only they hold is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unanswered: Vec<String>,
 }
 
 /// Everything about one execution but its history.
@@ -204,6 +218,9 @@ impl From<engine::ParkedItem> for ParkedItem {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Parked {
     pub(super) parked: Vec<ParkedItem>,
+    /// Nodes that did not answer: what only they hold is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unanswered: Vec<String>,
 }
 
 /// A copy of the node's data.

@@ -70,7 +70,7 @@ pub(super) async fn list(
     match api.ask(Ask::Parked(selection.filter()?)).await? {
         Reply::Parked(items) => {
             let parked = items.into_iter().map(Into::into).collect();
-            Ok(Json(model::Parked { parked }))
+            Ok(Json(model::Parked { parked, unanswered: Vec::new() }))
         }
         other => Err(Problem::unexpected(&other)),
     }

@@ -87,9 +87,11 @@ const fn named(status: StatusCode) -> (&'static str, &'static str) {
         409 => ("urn:outlast:problem:conflict", "It is not possible as things are"),
         410 => ("urn:outlast:problem:forgotten", "It was there and is deleted"),
         413 => ("urn:outlast:problem:too-large", "It is too large"),
+        421 => ("urn:outlast:problem:elsewhere", "Another node leads it"),
         422 => ("urn:outlast:problem:document", "The document is rejected"),
         429 => ("urn:outlast:problem:busy", "Too much at once"),
         503 => ("urn:outlast:problem:stopped", "The node has stopped"),
+        504 => ("urn:outlast:problem:unanswered", "Another node did not answer"),
         507 => ("urn:outlast:problem:storage-full", "The disk is full"),
         _ => ("urn:outlast:problem:internal", "Something is wrong with the node"),
     }
@@ -104,6 +106,7 @@ impl From<Refusal> for Problem {
             Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
             Refusal::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::Draining => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Refusal::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };

@@ -30,6 +30,10 @@ impl Replica {
         if self.is_settling() || self.setup.mode == Mode::Active {
             return;
         }
+        if self.successor().is_some() {
+            self.role = Role::Backup { leader: None };
+            return self.wait_for_a_leader(out);
+        }
         let term = Epoch(self.standing.term.0 + 1);
         self.change(out, Change::Term(term));
         let votes = BTreeSet::from([self.setup.me]);
@@ -103,7 +107,8 @@ impl Replica {
             _ => {}
         }
         // A higher id that could not win must not object for ever: it lets others try.
-        if self.setup.me < candidate || out.now < self.yields_until {
+        let yields = out.now < self.yields_until || self.successor().is_some();
+        if self.setup.me < candidate || yields {
             return None;
         }
         if !matches!(self.role, Role::Candidate { .. }) {
@@ -254,7 +259,9 @@ impl Replica {
         if self.role != (Role::Backup { leader: Some(from) }) {
             return;
         }
-        match leader.filter(|leader| *leader != self.setup.me && !self.lost.contains(leader)) {
+        match leader.filter(|leader| !self.lost.contains(leader)) {
+            // It was named as the one to go on.
+            Some(leader) if leader == self.setup.me => self.stand(out),
             Some(leader) => {
                 self.heed(out, leader);
                 out.send(leader, Message::Inquire);
@@ -315,6 +322,21 @@ impl Replica {
             self.heed(out, leader);
             out.send(leader, Message::Inquire);
         }
+    }
+
+    /// Leaves being primary to others, as long as there are any, or is ready for it again.
+    pub(super) fn retire(&mut self, out: &mut Outputs, retiring: bool) {
+        self.retiring = retiring;
+        if let Some(successor) = self.successor().filter(|_| self.is_elected_mode()) {
+            self.stand_down(out, Some(successor));
+        }
+    }
+
+    /// Who is to go on instead of a replica whose node is about to stop: the highest that can be
+    /// reached, as it would win anyway.
+    fn successor(&self) -> Option<NodeId> {
+        let reachable = self.peers().filter(|peer| !self.lost.contains(peer));
+        reachable.max().filter(|_| self.retiring)
     }
 
     /// Stops executing.

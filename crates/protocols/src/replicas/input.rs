@@ -26,6 +26,9 @@ pub enum Input {
     PeerFound(NodeId),
     /// A peer is lost for good: its id never comes back. That is the owner's to know.
     Fenced(NodeId),
+    /// The node is about to stop, or is not any more: as long as it is, this replica leaves being
+    /// primary to the others that can be reached.
+    Retiring(bool),
     /// The owner advanced the execution, as the primary that this replica is.
     Advanced {
         /// What changed.

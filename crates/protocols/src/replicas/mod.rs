@@ -127,6 +127,8 @@ pub struct Replica {
     concluded: bool,
     acknowledges_soon: bool,
     resends: bool,
+    /// Whether it leaves being primary to others.
+    retiring: bool,
 }
 
 /// A state that a voter offers, and the last primary whose line it was made the same as.
@@ -181,6 +183,7 @@ impl Replica {
             concluded: false,
             acknowledges_soon: false,
             resends: false,
+            retiring: false,
         }
     }
 
@@ -200,6 +203,7 @@ impl Replica {
             Input::PeerLost(peer) => self.lose(&mut out, peer),
             Input::PeerFound(peer) => self.find(&mut out, peer),
             Input::Fenced(peer) => self.fence(&mut out, peer),
+            Input::Retiring(retiring) => self.retire(&mut out, retiring),
             Input::Advanced { payload, progress, ended, notes } => {
                 self.advanced(&mut out, payload, progress, ended, notes);
             }

@@ -67,6 +67,8 @@ impl World {
                 self.agenda.note(at, Occurrence::Evaluated(Box::new(evaluated)));
             }
             Action::Send { to, message } => self.send(place, to, message),
+            // Every node of a world knows where the others are.
+            Action::Meet { .. } | Action::ShutOut(_) => {}
             Action::Compile(definition) => {
                 let life = self.machines[place].node.life;
                 let compiled = Occurrence::Compiled { place, life, definition };

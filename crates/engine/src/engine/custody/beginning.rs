@@ -69,7 +69,8 @@ impl Engine {
         }
         let rank = |node: &NodeId| {
             let digest = Digester::new("holder").field(execution.as_bytes()).number(node.0);
-            (self.peers.is_lost(*node), *digest.finish().as_bytes())
+            let unfit = self.peers.is_lost(*node) || self.gossip.is_draining(*node);
+            (unfit, *digest.finish().as_bytes())
         };
         others.sort_by_cached_key(rank);
         let mut members: Vec<NodeId> = others.into_iter().take(wanted - 1).collect();
@@ -126,6 +127,7 @@ impl Engine {
         if !begin.terms.members.contains(&self.options.node) || self.tombstones.contains(id) {
             return;
         }
+        self.meet_peers(step, &begin.terms.members.iter().copied().collect());
         if let Some(entry) = self.roster.get(id) {
             let position = entry.position;
             return step.order(
@@ -143,6 +145,9 @@ impl Engine {
             return;
         }
         let position = self.hold(step, defined, begin);
+        if self.gossip.draining {
+            self.tell_to_retire(id, true);
+        }
         let message = Envelope::HasBegun(id).encode();
         step.order(Some(position), Action::Send { to: from, message });
     }

@@ -10,6 +10,8 @@ use outlast_lineage::{NodeId, Time};
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Peers {
     known: BTreeMap<NodeId, Peer>,
+    /// Those that are gone for good.
+    removed: BTreeSet<NodeId>,
     /// Whether anyone has said who the others are, in this life.
     informed: bool,
     /// When this node last told the others that it lives.
@@ -32,9 +34,29 @@ impl Peers {
         }
     }
 
+    /// Another node exists; says whether that is news.
+    pub(in crate::engine) fn meet(&mut self, now: Time, node: NodeId) -> bool {
+        if self.known.contains_key(&node) || self.removed.contains(&node) {
+            return false;
+        }
+        self.known.insert(node, Peer { heard: now, lost: false });
+        true
+    }
+
+    /// A node is gone for good; says whether that is news.
+    pub(in crate::engine) fn remove(&mut self, node: NodeId) -> bool {
+        self.known.remove(&node);
+        self.removed.insert(node)
+    }
+
+    /// Those that were removed.
+    pub(in crate::engine) fn removed(&self) -> impl Iterator<Item = NodeId> {
+        self.removed.iter().copied()
+    }
+
     /// Whether a node is gone for good, as far as anyone has said who the others are.
     pub(in crate::engine) fn is_gone(&self, node: NodeId) -> bool {
-        self.informed && !self.known.contains_key(&node)
+        self.removed.contains(&node) || (self.informed && !self.known.contains_key(&node))
     }
 
     /// Something came from a peer; says whether it was thought to be lost.
@@ -122,6 +144,15 @@ mod tests {
         let woken = start.after(BEAT * 50);
         assert!(peers.beats(woken, BEAT));
         assert_eq!(peers.missed(woken, BEAT * 5), []);
+    }
+
+    #[test]
+    fn whoever_was_removed_is_not_met_again() {
+        let mut peers = peers(Time::from_millis(1000));
+        assert!(peers.remove(NodeId(2)) && !peers.remove(NodeId(2)));
+        assert!(!peers.meet(Time::from_millis(1001), NodeId(2)));
+        assert!(peers.is_gone(NodeId(2)) && !peers.is_known(NodeId(2)));
+        assert!(peers.meet(Time::from_millis(1001), NodeId(4)) && peers.is_known(NodeId(4)));
     }
 
     #[test]

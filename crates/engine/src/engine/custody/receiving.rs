@@ -33,11 +33,12 @@ impl Engine {
 
     /// A message came in.
     pub(in crate::engine) fn receive(&mut self, step: &mut Step, from: NodeId, message: &[u8]) {
-        if !self.peers.is_known(from) {
-            self.counters.strange_messages += 1;
-            return;
+        let envelope = Envelope::decode(message);
+        // Whoever gossips is a member: the channel has shown that, unless it was removed since.
+        if let Some(Envelope::Gossip(_)) = &envelope {
+            self.meet_peers(step, &BTreeSet::from([from]));
         }
-        let Some(envelope) = Envelope::decode(message) else {
+        let Some(envelope) = envelope.filter(|_| self.peers.is_known(from)) else {
             self.counters.strange_messages += 1;
             return;
         };
@@ -51,6 +52,8 @@ impl Engine {
     fn open(&mut self, step: &mut Step, from: NodeId, envelope: Envelope) {
         match envelope {
             Envelope::Heartbeat(_) => {}
+            Envelope::Gossip(bytes) => self.take_gossip(step, from, bytes.into()),
+            Envelope::Removed(nodes) => self.remove_peers(step, &nodes.into_iter().collect()),
             Envelope::WantDefinition(digest) => self.give_to_peer(step, from, digest),
             Envelope::Definition(definition) => self.compile(step, *definition),
             Envelope::HasBegun(id) => self.has_begun(step, from, id),
@@ -91,9 +94,8 @@ impl Engine {
         if !self.knows(step, from, id) || !is_readable(&mut message) {
             return;
         }
-        if let Some(holding) = self.holding(id) {
-            holding.unaware.remove(&from);
-        }
+        // Whoever speaks of it holds it: its starter may be waiting to hear so.
+        self.has_begun(step, from, id);
         let mut turn = Turn::default();
         let input = replicas::Input::Received { from, message };
         self.tell_replica(step, id, input, &mut turn);
@@ -119,6 +121,12 @@ impl Engine {
                 self.queue(id, |execution| Work::Custody { execution, word });
             }
         }
+    }
+
+    /// Tells the replica of an execution that this node is about to stop, or not any more.
+    pub(in crate::engine) fn tell_to_retire(&mut self, id: ExecutionId, retiring: bool) {
+        let word = Word::Replica(Box::new(replicas::Input::Retiring(retiring)));
+        self.queue(id, |execution| Work::Custody { execution, word });
     }
 
     /// Sends heartbeats that are due, and finds out who has been silent for too long.

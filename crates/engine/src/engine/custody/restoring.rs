@@ -11,7 +11,7 @@ use super::super::entry::{Entry, Origin, State};
 use super::super::{Engine, Step, Work, sizes};
 use super::{Custody, Forgetting, Holding, Passed, Remnant, Terms, Times, Word, setup};
 use crate::record::{Begun, Custodial};
-use crate::{Condition, Position};
+use crate::{Condition, Holders, Position};
 
 /// Custody as a snapshot holds it.
 #[derive(Clone, Debug, Encode, Decode)]
@@ -253,6 +253,13 @@ impl Entry {
     /// Whether its end is not decided on yet, whatever its state says.
     pub(in crate::engine) fn is_undecided(&self) -> bool {
         matches!(&self.custody, Some(Custody::Replica(holding)) if !holding.concluded)
+    }
+
+    /// Who holds it, if several nodes do.
+    pub(in crate::engine) fn holders(&self) -> Option<Holders> {
+        let Some(Custody::Replica(holding)) = &self.custody else { return None };
+        let (members, leader) = (holding.terms.members.clone(), holding.replica.leader());
+        Some(Holders { members, leader })
     }
 
     /// Whether it is a line that was lost: nobody is shown it as an execution.

@@ -43,6 +43,12 @@ pub(in crate::engine) enum Envelope {
     /// A definition.
     #[n(8)]
     Definition(#[n(0)] Box<Definition>),
+    /// A word on who is in the cluster.
+    #[n(9)]
+    Gossip(#[n(0)] ByteVec),
+    /// These nodes are gone for good.
+    #[n(10)]
+    Removed(#[n(0)] Vec<NodeId>),
 }
 
 /// An execution, as every replica must know it before anything has happened.

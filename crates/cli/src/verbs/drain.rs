@@ -1,0 +1,68 @@
+//! `outlast drain`: has a node hand over what it leads, before it is stopped.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+
+use crate::client::Connection;
+use crate::exit::{Exit, Failure};
+use crate::table;
+
+/// How often the node is asked how far it is.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Have a node of a cluster hand over its work, so that it can be stopped
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast drain --node http://third.example:7180    then stop it, upgrade it, start it again
+  outlast drain --undo                              it is not to be stopped after all
+
+Executions that several nodes hold go on elsewhere. Those that only this node holds stay, and go on when it
+is started again. A node that was started again is not drained any more.")]
+pub(crate) struct Arguments {
+    /// Take part as before
+    #[arg(long)]
+    undo: bool,
+    /// How many seconds to wait until others have taken over
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    wait: u64,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Asks until the node leads nothing any more.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let body = json!({ "drain": !arguments.undo });
+    let deadline = Instant::now() + Duration::from_secs(arguments.wait);
+    let share = arguments.connection.talk(async |client| {
+        loop {
+            let share = client.post(&["v1", "cluster", "drain"], &body).await?;
+            if arguments.undo || led(&share) == 0 || deadline <= Instant::now() {
+                return Ok(share);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    })?;
+    if arguments.connection.json {
+        table::print_json(&share);
+    }
+    if arguments.undo {
+        eprintln!("the node takes part as before");
+        return Ok(Exit::Completed);
+    }
+    match led(&share) {
+        0 => {
+            eprintln!("the node leads nothing any more and can be stopped");
+            Ok(Exit::Completed)
+        }
+        led => Err(Failure::usage(format!(
+            "the node still leads {led} executions: no other node that holds them can be reached"
+        ))
+        .into()),
+    }
+}
+
+fn led(share: &Json) -> u64 {
+    share.get("led").and_then(Json::as_u64).unwrap_or(0)
+}

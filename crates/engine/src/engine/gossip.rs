@@ -1,0 +1,224 @@
+//! Membership inside the engine: who is in the cluster and where is found out by gossip; who was
+//! removed is told to everyone, again and again.
+//!
+//! Gossip makes peers, it never unmakes them: whoever does not answer may come back, and whoever said
+//! that it leaves is only no longer chosen. A node is gone for good only when a person removed it; that
+//! is a set that grows, so nodes that hear of it in any order come to the same. How soon another node
+//! takes an execution over does not depend on gossip but on heartbeats (`custody/peers.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use outlast_lineage::{Digester, NodeId, Time};
+use outlast_protocols::membership::{
+    ADDRESSES_MAX, Input, Member, Membership, Offer, Options, Output, State, TEXT_BYTES_MAX, Timer,
+};
+use outlast_protocols::replicas;
+
+use super::custody::Envelope;
+use super::{Engine, Step};
+use crate::{Action, ClusterStanding, MemberStanding};
+
+/// For how long a node that does not answer is remembered: until a person removes it.
+const FORGET_AFTER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// What gossip knows.
+#[derive(Default)]
+pub(super) struct Gossip {
+    /// Nothing as long as nobody said where this node is.
+    membership: Option<Membership>,
+    timers: BTreeMap<Timer, Time>,
+    /// Where the driver was told that the others are.
+    places: BTreeMap<NodeId, Vec<String>>,
+    /// Whether this node takes no new work.
+    pub(super) draining: bool,
+}
+
+impl fmt::Debug for Gossip {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { timers, places, draining, .. } = self;
+        let mut shown = formatter.debug_struct("Gossip");
+        shown.field("timers", timers).field("places", places).field("draining", draining);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Gossip {
+    /// When it is to be woken.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.timers.values().min().copied()
+    }
+
+    /// Whether a node takes no new work, as far as it said.
+    pub(super) fn is_draining(&self, node: NodeId) -> bool {
+        let peer = self.membership.as_ref().and_then(|it| it.peer(node));
+        peer.is_some_and(|peer| peer.offer.is_draining() || peer.state == State::Left)
+    }
+}
+
+impl Engine {
+    /// Other nodes exist, whether they can be reached or not.
+    pub(super) fn meet_peers(&mut self, step: &mut Step, others: &BTreeSet<NodeId>) {
+        let me = self.options.node;
+        let met = others.iter().filter(|node| **node != me);
+        let met = met.filter(|node| self.peers.meet(step.now, **node)).count();
+        if 0 < met {
+            self.tell_removed(step);
+            self.beat(step);
+        }
+    }
+
+    /// Others can reach this node from now on: it takes part in the gossip.
+    pub(super) fn join_gossip(&mut self, step: &mut Step, addresses: Vec<String>, release: String) {
+        let fits = |text: &String| text.len() <= TEXT_BYTES_MAX;
+        let addresses = addresses.into_iter().filter(fits).take(ADDRESSES_MAX).collect();
+        let release = if fits(&release) { release } else { String::new() };
+        let member = Member::new(self.options.node, self.author.epoch, addresses, release);
+        // An epoch that no node reaches is none that gossip could use.
+        let Ok(member) = member else { return };
+        let options = Options { forget_after: FORGET_AFTER, ..Options::default() };
+        let seed = Digester::new("gossip").field(&self.options.salt).number(self.options.node.0);
+        let seed = seed.finish().as_bytes()[..8].try_into().map_or(0, u64::from_le_bytes);
+        self.gossip.membership = Some(Membership::new(options, member, seed));
+        let seeds = self.peers.all().collect();
+        self.tell_gossip(step, Input::Join { seeds });
+        self.tell_removed(step);
+    }
+
+    /// Gossip came in, perhaps from a node that was not known.
+    pub(super) fn take_gossip(&mut self, step: &mut Step, from: NodeId, bytes: Vec<u8>) {
+        self.tell_gossip(step, Input::Received { from, bytes });
+    }
+
+    /// Has gossip do what is due.
+    pub(super) fn ring_gossip(&mut self, step: &mut Step) {
+        let due = self.gossip.timers.iter().filter(|(_, at)| **at <= step.now);
+        let due: Vec<Timer> = due.map(|(timer, _)| *timer).collect();
+        for timer in due {
+            self.gossip.timers.remove(&timer);
+            if timer == Timer::ReachOutDue {
+                self.tell_removed(step);
+            }
+            self.tell_gossip(step, Input::TimerFired(timer));
+        }
+    }
+
+    fn tell_gossip(&mut self, step: &mut Step, input: Input) {
+        let Some(membership) = &mut self.gossip.membership else { return };
+        for output in membership.step(step.now, input) {
+            match output {
+                Output::Send { to, bytes } => {
+                    let message = Envelope::Gossip(bytes.into()).encode();
+                    step.order(None, Action::Send { to, message });
+                }
+                Output::SetTimer { timer, at } => drop(self.gossip.timers.insert(timer, at)),
+                Output::Changed(_) => self.follow_gossip(step),
+            }
+        }
+    }
+
+    /// Takes over who is there, and where.
+    fn follow_gossip(&mut self, step: &mut Step) {
+        let Some(membership) = &self.gossip.membership else { return };
+        let mut met = false;
+        for peer in membership.peers() {
+            let (node, addresses) = (peer.member.node(), peer.member.addresses());
+            if self.peers.is_gone(node) {
+                continue;
+            }
+            met |= self.peers.meet(step.now, node);
+            if !addresses.is_empty()
+                && self.gossip.places.get(&node).is_none_or(|it| it != addresses)
+            {
+                let addresses = addresses.to_vec();
+                self.gossip.places.insert(node, addresses.clone());
+                step.order(None, Action::Meet { node, addresses });
+            }
+        }
+        if met {
+            self.tell_removed(step);
+        }
+    }
+
+    /// Nodes are gone for good; whoever has not heard of it is told.
+    pub(super) fn remove_peers(&mut self, step: &mut Step, removed: &BTreeSet<NodeId>) {
+        let me = self.options.node;
+        let removed = removed.iter().copied().filter(|node| *node != me);
+        let news: Vec<NodeId> = removed.filter(|node| self.peers.remove(*node)).collect();
+        if news.is_empty() {
+            return;
+        }
+        for node in news {
+            self.gossip.places.remove(&node);
+            self.tell_gossip(step, Input::Forget(node));
+            self.tell_holders_of(node, &replicas::Input::Fenced(node));
+            step.order(None, Action::ShutOut(node));
+        }
+        self.tell_removed(step);
+    }
+
+    fn tell_removed(&self, step: &mut Step) {
+        let removed: Vec<NodeId> = self.peers.removed().collect();
+        if removed.is_empty() {
+            return;
+        }
+        let message = Envelope::Removed(removed).encode();
+        for to in self.peers.all() {
+            step.order(None, Action::Send { to, message: message.clone() });
+        }
+    }
+
+    /// Takes no new work and hands over what it leads, or takes part as before.
+    pub(super) fn drain(&mut self, step: &mut Step, draining: bool) {
+        self.gossip.draining = draining;
+        if let Ok(offer) = Offer::new(BTreeSet::new(), draining, 0) {
+            self.tell_gossip(step, Input::Described(offer));
+        }
+        let all: Vec<_> = self.custodies.iter().copied().collect();
+        for id in all {
+            self.tell_to_retire(id, draining);
+        }
+    }
+
+    /// The cluster as this node sees it.
+    pub(super) fn standing(&mut self) -> ClusterStanding {
+        let ids: Vec<_> = self.custodies.iter().copied().collect();
+        let leads = |it: &super::entry::Entry| it.holders().and_then(|it| it.leader);
+        let me = self.options.node;
+        let led =
+            ids.iter().filter_map(|id| self.roster.get(*id)).filter(|it| leads(it) == Some(me));
+        let led = led.count() as u64;
+        let membership = self.gossip.membership.as_ref();
+        let members = self.peers.all().map(|node| {
+            let peer = membership.and_then(|it| it.peer(node));
+            MemberStanding {
+                node,
+                state: peer.map_or("joining", |peer| word(peer.state)),
+                since: peer.map(|peer| peer.since),
+                release: peer.map(|peer| peer.member.release().to_owned()).unwrap_or_default(),
+                reachable: !self.peers.is_lost(node),
+                draining: peer.is_some_and(|peer| peer.offer.is_draining()),
+            }
+        });
+        ClusterStanding {
+            members: members.collect(),
+            removed: self.peers.removed().collect(),
+            draining: self.gossip.draining,
+            since: membership.map(Membership::since),
+            live: self.roster.live() as u64,
+            held: ids.len() as u64,
+            led,
+        }
+    }
+}
+
+const fn word(state: State) -> &'static str {
+    match state {
+        State::Joining => "joining",
+        State::Alive => "alive",
+        State::Suspect => "suspect",
+        State::Dead => "dead",
+        State::Left => "left",
+    }
+}

@@ -1,0 +1,260 @@
+//! Requests about one execution: answered where it is held, changed where it is led.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use outlast_engine::{Ask, Holders, Reply};
+use outlast_lineage::NodeId;
+use serde_json::Value as Json;
+use tokio::time::Instant;
+
+use super::super::payload::which;
+use super::{
+    Api, CHANGE_TIME_MAX, LOOK_TIME_MAX, Problem, Subject, Whole, ask_all, look, no_answer,
+    response, silent, text_of,
+};
+use crate::relay::{Relay, Unanswered};
+
+/// How long a change waits for an execution to have a leader: an election takes less.
+const LEADER_TIME_MAX: Duration = Duration::from_secs(8);
+/// How often it looks.
+const LEADER_PAUSE: Duration = Duration::from_millis(100);
+/// For how long another node is asked to wait for an end at a time.
+const WAIT_TIME: Duration = Duration::from_secs(20);
+/// Says that this node does not lead the execution.
+const NOT_LED_HERE: StatusCode = StatusCode::MISDIRECTED_REQUEST;
+
+/// Where an execution is.
+enum Place {
+    /// Held and led here, or by nobody but this node.
+    Here,
+    /// Led by another node.
+    There(NodeId),
+    /// Held here, and nobody leads it at the moment.
+    Leaderless,
+    /// Not held here.
+    Elsewhere,
+}
+
+/// Answers what another node passed on; what this node does not lead, it does not change.
+pub(super) async fn answer_passed(
+    api: &Arc<Api>,
+    relay: &Relay,
+    subject: &Subject,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Subject::One(execution, _) = subject else { return next.run(request).await };
+    if is_change(request.method()) {
+        match place(api, relay, execution).await {
+            Ok(Place::There(_) | Place::Leaderless) => {
+                let detail = "another node leads the execution";
+                return Problem::new(NOT_LED_HERE, detail).into_response();
+            }
+            Ok(Place::Here | Place::Elsewhere) => {}
+            Err(problem) => return problem.into_response(),
+        }
+    }
+    next.run(request).await
+}
+
+/// Answers a request about an execution.
+pub(super) async fn answer(
+    api: &Arc<Api>,
+    relay: &Relay,
+    (execution, rest): (&str, &str),
+    whole: Whole,
+    next: Next,
+) -> Result<Response, Problem> {
+    if whole.method == Method::DELETE {
+        return delete(relay, whole, next).await;
+    }
+    if is_change(&whole.method) {
+        return change(api, relay, execution, whole, next).await;
+    }
+    let answered = next.run(whole.request()).await;
+    if answered.status() != StatusCode::NOT_FOUND {
+        return Ok(answered);
+    }
+    if rest == "wait" {
+        return wait(relay, execution, &whole, answered).await;
+    }
+    match find(relay, execution).await {
+        Ok(holder) => {
+            let asked = relay.ask(holder, whole.passed(), CHANGE_TIME_MAX).await;
+            asked.map(response).map_err(|unanswered| no_answer(holder, unanswered))
+        }
+        Err(silent) => Err(unknown(execution, &silent)),
+    }
+}
+
+/// Waits for the end of an execution that other nodes hold.
+async fn wait(
+    relay: &Relay,
+    execution: &str,
+    whole: &Whole,
+    unknown_here: Response,
+) -> Result<Response, Problem> {
+    let mut was_known = false;
+    loop {
+        let holder = match find(relay, execution).await {
+            Ok(holder) => holder,
+            Err(silent) if silent.is_empty() && !was_known => return Ok(unknown_here),
+            Err(silent) if silent.is_empty() || !was_known => {
+                return Err(unknown(execution, &silent));
+            }
+            // Whoever held it may come back.
+            Err(_) => {
+                tokio::time::sleep(LEADER_PAUSE).await;
+                continue;
+            }
+        };
+        was_known = true;
+        match relay.ask(holder, whole.passed(), WAIT_TIME).await {
+            Ok(answer) if answer.status != StatusCode::GATEWAY_TIMEOUT.as_u16() => {
+                return Ok(response(answer));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Has a change made by whoever leads the execution.
+async fn change(
+    api: &Arc<Api>,
+    relay: &Relay,
+    execution: &str,
+    whole: Whole,
+    next: Next,
+) -> Result<Response, Problem> {
+    let deadline = Instant::now() + LEADER_TIME_MAX;
+    loop {
+        let asked = match place(api, relay, execution).await? {
+            Place::Here => return Ok(next.run(whole.request()).await),
+            Place::There(leader) => Some(leader),
+            Place::Leaderless => None,
+            Place::Elsewhere => match find(relay, execution).await {
+                Ok(holder) => Some(holder),
+                Err(silent) => return Err(unknown(execution, &silent)),
+            },
+        };
+        if let Some(leader) = asked {
+            match relay.ask(leader, whole.passed(), CHANGE_TIME_MAX).await {
+                Ok(answer) if answer.status != NOT_LED_HERE.as_u16() => {
+                    return Ok(response(answer));
+                }
+                // Nothing was done yet: whoever leads next is asked.
+                Ok(_) | Err(Unanswered::Unsent) => {}
+                Err(unanswered) => return Err(no_answer(leader, unanswered)),
+            }
+        }
+        if deadline <= Instant::now() {
+            let detail = "nobody leads the execution at the moment; nothing was done, try again";
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+        }
+        tokio::time::sleep(LEADER_PAUSE).await;
+    }
+}
+
+/// Forgets an execution wherever it is held.
+async fn delete(relay: &Relay, whole: Whole, next: Next) -> Result<Response, Problem> {
+    let passed = whole.passed();
+    let (here, there) =
+        tokio::join!(next.run(whole.request()), ask_all(relay, &passed, CHANGE_TIME_MAX));
+    let silent = silent(&there);
+    let mut answers: Vec<Response> =
+        there.into_iter().filter_map(|(_, it)| it.ok().map(response)).collect();
+    answers.insert(0, here);
+    // Whoever does not know it has nothing to say, unless nobody does.
+    let known = answers.iter().position(|it| it.status() != StatusCode::NOT_FOUND);
+    let done = answers.iter().position(|it| it.status().is_success());
+    let refused = answers.iter().position(|it| it.status() == StatusCode::CONFLICT);
+    let told = refused.or(done).or(known).unwrap_or(0);
+    if !silent.is_empty() && done.is_some() && refused.is_none() {
+        tracing::warn!(?silent, "an execution was deleted, but not at nodes that did not answer");
+    }
+    Ok(answers.swap_remove(told))
+}
+
+/// Where an execution is, as far as this node knows.
+async fn place(api: &Api, relay: &Relay, execution: &str) -> Result<Place, Problem> {
+    let execution = decoded(execution);
+    let shown = match api.node.ask(Ask::Show(which(&execution)?)).await? {
+        Reply::Shown(detail) => detail,
+        _ => return Ok(Place::Elsewhere),
+    };
+    // What has ended is the same everywhere.
+    let holders = shown.summary.holders.filter(|_| !shown.summary.condition.is_end());
+    Ok(match holders {
+        None => Place::Here,
+        Some(Holders { leader: Some(leader), .. }) if leader == relay.node() => Place::Here,
+        Some(Holders { leader: Some(leader), .. }) => Place::There(leader),
+        Some(Holders { leader: None, .. }) => Place::Leaderless,
+    })
+}
+
+/// A node that holds an execution, the one that leads it if possible; or those that did not answer.
+pub(super) async fn find(relay: &Relay, execution: &str) -> Result<NodeId, Vec<String>> {
+    let request = look(format!("/v1/executions/{execution}"));
+    let answers = ask_all(relay, &request, LOOK_TIME_MAX).await;
+    let mut holders = answers.iter().filter_map(|(node, answered)| {
+        let answer = answered.as_ref().ok().filter(|answer| answer.status == 200)?;
+        let shown: Json = serde_json::from_slice(&answer.body).ok()?;
+        let leads = shown.get("leader").and_then(Json::as_str) == Some(&text_of(*node));
+        Some((leads, *node))
+    });
+    let first = holders.next();
+    let leading = first.into_iter().chain(holders).max_by_key(|(leads, _)| *leads);
+    leading.map(|(_, node)| node).ok_or_else(|| silent(&answers))
+}
+
+fn unknown(execution: &str, silent: &[String]) -> Problem {
+    let execution = decoded(execution);
+    if silent.is_empty() {
+        return Problem::new(StatusCode::NOT_FOUND, format!("there is no execution {execution}"));
+    }
+    let silent = silent.join(", ");
+    let detail = format!("no node that answers knows execution {execution}; silent are {silent}");
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+const fn is_change(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// A segment of a path as the routes see it.
+fn decoded(segment: &str) -> String {
+    let bytes = segment.as_bytes();
+    let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
+    let (mut bytes_so_far, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let pair =
+            (bytes[at] == b'%').then(|| Some(digit(at + 1)? * 16 + digit(at + 2)?)).flatten();
+        match pair.and_then(|byte| u8::try_from(byte).ok()) {
+            Some(byte) => {
+                bytes_so_far.push(byte);
+                at += 3;
+            }
+            None => {
+                bytes_so_far.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes_so_far).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_decoded_once() {
+        assert_eq!(decoded("test%2Forder%20%zz%"), "test/order %zz%");
+        assert_eq!(decoded("%252F"), "%2F");
+    }
+}
