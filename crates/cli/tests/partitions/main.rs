@@ -1,0 +1,22 @@
+//! Real nodes on a real network that breaks: cuts in one or both directions, bridges, links that
+//! come and go, nodes that are killed, stopped and woken, all at once or one at a time.
+//!
+//! Every test has a network of its own (`sandbox`, `network`), real processes of the binary on it
+//! (`nodes`), and the ledger, which everybody reaches all the time, so that what each part of the
+//! cluster does can be seen (`flows`). What is asked is always the same: afterwards there is one
+//! result, the same from every node, and the effects of exactly one run.
+
+#![expect(
+    clippy::print_stderr,
+    reason = "a swarm tells what it breaks, and a skipped test says so"
+)]
+
+mod cuts;
+mod flows;
+mod kills;
+mod network;
+mod nodes;
+mod pauses;
+mod sandbox;
+mod splits;
+mod swarm;

@@ -1,0 +1,262 @@
+//! A cluster of real nodes, one on each host, and the ledger that their calls go to.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{LazyLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use outlast_node::fixture::ledger::{Entry, Ledger, Options};
+use outlast_node::http::read_token;
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+use super::network::{self, Network, SWITCH};
+
+/// Longer than anything here takes, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often something is looked at again.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Where the ledger runs, and where waiting is done.
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap());
+
+/// Looks again and again until something holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        pause(PAUSE);
+    }
+}
+
+/// Lets some time pass.
+pub(crate) fn pause(time: Duration) {
+    RUNTIME.block_on(async { tokio::time::sleep(time).await });
+}
+
+/// Several nodes of one cluster, each on a host of its own.
+pub(crate) struct Cluster {
+    pub(crate) ledger: Ledger,
+    /// In the order of their ids: the last one is the first primary.
+    pub(crate) nodes: Vec<Node>,
+    network: Network,
+    directory: TempDir,
+}
+
+/// One node, dead or alive.
+pub(crate) struct Node {
+    id: String,
+    host: usize,
+    data: PathBuf,
+    origin: String,
+    child: Option<Child>,
+}
+
+impl Cluster {
+    /// Founds a cluster, lets the others join, and waits until all are connected with all.
+    pub(crate) fn of(count: usize) -> Self {
+        let network = Network::of(count);
+        let address = SocketAddr::from((SWITCH, 0));
+        let ledger = RUNTIME.block_on(Ledger::start(Options { address, ..Options::default() }));
+        let directory = tempfile::tempdir().unwrap();
+        let mut cluster = Self { ledger: ledger.unwrap(), nodes: Vec::new(), network, directory };
+        cluster.found();
+        for host in 1..=count {
+            cluster.join(host);
+        }
+        cluster.nodes.sort_by(|left, right| left.id.cmp(&right.id));
+        cluster.all_connected();
+        cluster
+    }
+
+    fn found(&self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
+        command.args(["cluster", "init", "--data"]).arg(self.directory.path().join("1"));
+        let founded = command.output().unwrap();
+        assert!(founded.status.success(), "{founded:?}");
+    }
+
+    /// One more node, invited by the first.
+    fn join(&mut self, host: usize) {
+        let token = self.nodes.first().map(|first| {
+            let (status, said) = first.ask("POST", "/v1/cluster/invitations", &json!({}));
+            assert_eq!(status, 201, "{said}");
+            said["token"].as_str().unwrap().to_owned()
+        });
+        let data = self.directory.path().join(host.to_string());
+        let origin = format!("http://ledger.test={}", self.ledger.uri(""));
+        let mut node = Node { id: String::new(), host, data, origin, child: None };
+        node.start(token.as_deref());
+        self.nodes.push(node);
+    }
+
+    /// Waits until every living node is connected with every other one.
+    pub(crate) fn all_connected(&self) {
+        let alive: Vec<&Node> = self.nodes.iter().filter(|node| node.child.is_some()).collect();
+        for node in &alive {
+            until("all are connected", || {
+                let (_, seen) = node.ask("GET", "/v1/cluster", &Json::Null);
+                let members = seen["members"].as_array().cloned().unwrap_or_default();
+                let connected =
+                    |id: &str| members.iter().any(|it| it["node"] == id && it["connected"] == true);
+                alive.iter().all(|other| connected(&other.id))
+            });
+        }
+    }
+
+    /// Starts an execution of a document, and gives its id.
+    pub(crate) fn start(&self, document: &str, survival: &str) -> String {
+        let first = &self.nodes[0];
+        let (status, defined) = first.ask_text("POST", "/v1/definitions", document);
+        assert!(status == 200 || status == 201, "{defined}");
+        let start = json!({
+            "namespace": defined["namespace"], "workflow": defined["name"], "survival": survival,
+        });
+        let (status, started) = first.ask("POST", "/v1/executions", &start);
+        assert!((200..300).contains(&status), "{started}");
+        started["execution"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits on every living node for the end of an execution: all say that it completed, with the
+    /// same output.
+    pub(crate) fn completes(&self, execution: &str) {
+        let path = format!("/v1/executions/{execution}/wait");
+        let alive = self.nodes.iter().filter(|node| node.child.is_some());
+        let ends: Vec<Json> = alive
+            .map(|node| {
+                let mut said = (404, Json::Null);
+                // Whoever was away may still have to hear of it.
+                until("every node knows of it", || {
+                    said = node.ask("GET", &path, &Json::Null);
+                    said.0 != 404
+                });
+                let (status, detail) = said;
+                assert_eq!(status, 200, "{detail}");
+                assert_eq!(detail["condition"], "completed", "{detail}");
+                detail["output"].clone()
+            })
+            .collect();
+        assert!(ends.iter().all(|end| *end == ends[0]), "one result: {ends:?}");
+    }
+
+    /// Cuts every link between nodes of different parts. Whoever is in no part reaches everybody.
+    pub(crate) fn split(&self, parts: &[&[usize]]) {
+        let part = |node: usize| parts.iter().position(|part| part.contains(&node));
+        self.links(|from, to| match (part(from), part(to)) {
+            (Some(from), Some(to)) => from == to,
+            _ => true,
+        });
+    }
+
+    /// Lets frames pass from one node to another only where it is said that they do.
+    pub(crate) fn links(&self, passes: impl Fn(usize, usize) -> bool) {
+        let node_on = |host| self.nodes.iter().position(|node| node.host == host).unwrap();
+        self.network.set(|from, to| passes(node_on(from), node_on(to)));
+    }
+
+    /// Lets everybody reach everybody.
+    pub(crate) fn heal(&self) {
+        self.network.heal();
+    }
+
+    /// Every call that came in, once all of them are written down.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        until("calls are written down", || {
+            let traffic = self.ledger.traffic();
+            traffic.arrived <= traffic.recorded
+        });
+        self.ledger.entries()
+    }
+}
+
+impl Node {
+    /// Starts it: the first time, or as a new process on the same data.
+    pub(crate) fn start(&mut self, token: Option<&str>) {
+        let mut command = network::on(self.host, env!("CARGO_BIN_EXE_outlast"));
+        for name in ["OUTLAST_DATA", "OUTLAST_NODE", "OUTLAST_TOKEN", "OUTLAST_JOIN_TOKEN"] {
+            command.env_remove(name);
+        }
+        let address = network::address(self.host);
+        command.args(["node", "--json", "--allow-private"]);
+        command.arg("--listen").arg(self.address().to_string());
+        command.arg("--cluster-listen").arg(format!("{address}:7181"));
+        command.args(["--origin", &self.origin]).arg("--data").arg(&self.data);
+        token.map(|token| command.env("OUTLAST_JOIN_TOKEN", token));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut reader = BufReader::new(child.stdout.take().unwrap());
+        self.child = Some(child);
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            let _ = reader.read_line(&mut line);
+            let _ = tell.send(line);
+        });
+        let line = told.recv_timeout(PATIENCE).unwrap();
+        let said: Json = serde_json::from_str(&line).unwrap();
+        self.id = said["node"].as_str().unwrap().to_owned();
+    }
+
+    /// Ends it at once, as a power cut would.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Stops it where it is, or wakes it: `STOP` or `CONT`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let process = self.child.as_ref().unwrap().id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &process]).status().unwrap();
+        assert!(sent.success(), "{signal}");
+    }
+
+    /// Where its calls come from.
+    pub(crate) fn ip(&self) -> IpAddr {
+        IpAddr::V4(network::address(self.host))
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.ip(), 7180)
+    }
+
+    /// Asks the API.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &Json) -> (u16, Json) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.ask_text(method, path, &body)
+    }
+
+    fn ask_text(&self, method: &str, path: &str, body: &str) -> (u16, Json) {
+        self.try_ask(method, path, body).unwrap_or_else(|| panic!("{method} {path}: no answer"))
+    }
+
+    fn try_ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, Json)> {
+        let mut stream = TcpStream::connect(self.address()).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let token = read_token(&self.data).unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n\
+             connection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            self.address(),
+            body.len()
+        );
+        stream.write_all((head + body).as_bytes()).ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).ok()?;
+        let answer = String::from_utf8_lossy(&answer);
+        let status = answer.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        Some((status, serde_json::from_str(body).unwrap_or(Json::Null)))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

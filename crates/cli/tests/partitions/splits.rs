@@ -1,0 +1,43 @@
+//! A cluster in parts none of which has a majority.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::flows::{Line, Provider, last_number};
+use super::nodes::{Cluster, pause};
+use super::sandbox::in_a_sandbox;
+
+#[test]
+fn five_nodes_in_three_parts_go_on_with_one_vote_and_wait_with_a_majority() {
+    in_a_sandbox(|| {
+        let cluster = Cluster::of(5);
+        cluster.ledger.control(|control| control.all.answer_after_ms = Some(60));
+        let tolerant = Line::new("tolerant", 40, Provider::Keyless);
+        let passive = Line::new("passive", 40, Provider::Keyless);
+        let executions = [
+            cluster.start(&tolerant.document(), "partition-tolerant:5:1"),
+            cluster.start(&passive.document(), "passive:5"),
+        ];
+        tolerant.until_done(&cluster, 4);
+        passive.until_done(&cluster, 4);
+
+        let parts: [&[usize]; 3] = [&[0, 1], &[2, 3], &[4]];
+        cluster.split(&parts);
+        // What had left by then still arrives.
+        pause(Duration::from_millis(300));
+        let cut = last_number(&cluster.entries());
+        for part in parts {
+            let who: Vec<IpAddr> = part.iter().map(|node| cluster.nodes[*node].ip()).collect();
+            tolerant.until_done_by(&cluster, &who, cut, 3);
+        }
+        let all: Vec<IpAddr> = cluster.nodes.iter().map(|node| node.ip()).collect();
+        assert_eq!(passive.deeds_by(&cluster.entries(), &all, cut), 0, "no part has a majority");
+
+        cluster.heal();
+        executions.iter().for_each(|execution| cluster.completes(execution));
+        // Each of the two parts that lose had done three things at least.
+        assert!(6 <= tolerant.one_run_remains(&cluster));
+        tolerant.undone_in_reverse_order(&cluster);
+        assert_eq!(passive.one_run_remains(&cluster), 0, "whoever waited has nothing to undo");
+    });
+}
