@@ -38,6 +38,27 @@ fn what_waits_is_there_again_after_a_kill_and_after_a_stop() {
     }
 }
 
+#[test]
+fn replicas_are_measured_beside_a_node_alone() {
+    let arguments = ["--concurrency", "2", "--steps", "3", "--seconds", "1"];
+    let figures = figures(&[&["replicas"][..], &arguments].concat());
+    let ways = ["none", "partition-tolerant", "passive"];
+    for (index, survival) in ways.into_iter().enumerate() {
+        let one = &figures[index];
+        assert_eq!(one["survival"], survival);
+        assert!(0 < one["workflows"].as_u64().unwrap(), "{one}");
+        assert_eq!(one["toSolo"].is_null(), survival == "none", "{one}");
+    }
+}
+
+#[test]
+fn a_failover_is_measured_for_every_execution() {
+    let figures = figures(&["failover", "--runs", "1", "--concurrency", "3"]);
+    assert_eq!(figures["executions"], 3, "{figures}");
+    // A node is not counted as lost at once.
+    assert!(300.0 < figures["p50Ms"].as_f64().unwrap(), "{figures}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn an_idle_node_is_measured_and_ended() {

@@ -6,17 +6,15 @@ use super::flows::{Line, Provider, last_number};
 use super::nodes::{Cluster, pause};
 use super::sandbox::in_a_sandbox;
 
-/// How long a call takes to be answered.
-const ANSWER_MS: u64 = 50;
 /// Longer than it takes to count a node as lost.
 const NOTICED: Duration = Duration::from_millis(1000);
 
 /// Three nodes in the middle of a line of calls whose provider knows no keys.
-fn under_way(steps: usize, survival: &str) -> (Cluster, Line, String) {
+fn under_way() -> (Cluster, Line, String) {
     let cluster = Cluster::of(3);
-    cluster.ledger.control(|control| control.all.answer_after_ms = Some(ANSWER_MS));
-    let line = Line::new("line", steps, Provider::Keyless);
-    let execution = cluster.start(&line.document(), survival);
+    cluster.answer_slowly();
+    let line = Line::new("line", 100, Provider::Keyless);
+    let execution = cluster.start(&line.document(), "partition-tolerant:3:1");
     line.until_done(&cluster, 3);
     (cluster, line, execution)
 }
@@ -24,12 +22,13 @@ fn under_way(steps: usize, survival: &str) -> (Cluster, Line, String) {
 #[test]
 fn a_primary_that_is_not_heard_any_more_is_replaced_and_stops_when_it_is_heard_again() {
     in_a_sandbox(|| {
-        let (cluster, line, execution) = under_way(40, "partition-tolerant:3:1");
+        let (cluster, line, execution) = under_way();
         cluster.links(|from, _| from != 2);
         let cut = last_number(&cluster.entries());
         let others = [cluster.nodes[0].ip(), cluster.nodes[1].ip()];
         line.until_done_by(&cluster, &others, cut, 2);
         cluster.heal();
+        cluster.answer_at_once();
         cluster.completes(&execution);
         assert!(0 < line.one_run_remains(&cluster));
         line.undone_in_reverse_order(&cluster);
@@ -39,12 +38,13 @@ fn a_primary_that_is_not_heard_any_more_is_replaced_and_stops_when_it_is_heard_a
 #[test]
 fn a_primary_that_hears_nobody_goes_on_with_one_vote() {
     in_a_sandbox(|| {
-        let (cluster, line, execution) = under_way(40, "partition-tolerant:3:1");
+        let (cluster, line, execution) = under_way();
         cluster.links(|_, to| to != 2);
         pause(NOTICED);
         let cut = last_number(&cluster.entries());
         line.until_done_by(&cluster, &[cluster.nodes[2].ip()], cut, 2);
         cluster.heal();
+        cluster.answer_at_once();
         cluster.completes(&execution);
         line.one_run_remains(&cluster);
         line.undone_in_reverse_order(&cluster);
@@ -54,8 +54,10 @@ fn a_primary_that_hears_nobody_goes_on_with_one_vote() {
 #[test]
 fn two_nodes_that_only_a_third_one_reaches_end_with_one_run() {
     in_a_sandbox(|| {
-        let (cluster, line, execution) = under_way(30, "partition-tolerant:3:1");
+        let (cluster, line, execution) = under_way();
         cluster.links(|from, to| from.abs_diff(to) != 2);
+        pause(NOTICED);
+        cluster.answer_at_once();
         // A bridge is enough for a majority: it ends without being healed.
         cluster.completes(&execution);
         cluster.heal();
@@ -66,13 +68,14 @@ fn two_nodes_that_only_a_third_one_reaches_end_with_one_run() {
 #[test]
 fn a_link_that_comes_and_goes_leaves_one_run() {
     in_a_sandbox(|| {
-        let (cluster, line, execution) = under_way(60, "partition-tolerant:3:1");
+        let (cluster, line, execution) = under_way();
         for _ in 0..3 {
             cluster.split(&[&[0, 1], &[2]]);
             pause(NOTICED);
             cluster.heal();
             pause(NOTICED / 4);
         }
+        cluster.answer_at_once();
         cluster.completes(&execution);
         line.one_run_remains(&cluster);
     });
@@ -82,8 +85,8 @@ fn a_link_that_comes_and_goes_leaves_one_run() {
 fn a_majority_goes_on_passively_and_nothing_is_undone() {
     in_a_sandbox(|| {
         let cluster = Cluster::of(3);
-        cluster.ledger.control(|control| control.all.answer_after_ms = Some(ANSWER_MS));
-        let line = Line::new("line", 20, Provider::Keyed);
+        cluster.answer_slowly();
+        let line = Line::new("line", 50, Provider::Keyed);
         let execution = cluster.start(&line.document(), "passive:3");
         line.until_done(&cluster, 3);
         cluster.split(&[&[0, 1], &[2]]);
@@ -93,6 +96,7 @@ fn a_majority_goes_on_passively_and_nothing_is_undone() {
         line.until_done_by(&cluster, &others, cut, 3);
         assert_eq!(line.deeds_by(&cluster.entries(), &[cluster.nodes[2].ip()], cut), 0);
         cluster.heal();
+        cluster.answer_at_once();
         cluster.completes(&execution);
         assert_eq!(line.one_run_remains(&cluster), 0);
     });

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use outlast_node::fixture::ledger::{Entry, Kind, Outcome};
 
-use super::nodes::{Cluster, until};
+use super::nodes::{Cluster, holds_in_time, until};
 
 /// A document of calls one after the other.
 pub(crate) struct Line {
@@ -102,14 +102,18 @@ impl Line {
     pub(crate) fn one_run_remains(&self, cluster: &Cluster) -> usize {
         let expected: BTreeMap<String, usize> =
             (1..=self.steps).map(|step| (format!("{}-{step}", self.name), 1)).collect();
-        until(&format!("the effects of one run of {} are left", self.name), || {
-            self.left(&cluster.entries()) == expected
-        });
+        let settled = holds_in_time(|| self.left(&cluster.entries()) == expected);
         let entries = cluster.entries();
+        if !settled {
+            let mut left = self.left(&entries);
+            left.retain(|name, count| expected.get(name) != Some(count));
+            let parked = cluster.parked();
+            panic!("not one run: {left:?}, parked: {parked:?}\n{}", story(&entries));
+        }
         let undos: Vec<&Entry> = self.undos(&entries).collect();
         let acted = undos.iter().filter(|undo| undo.outcome == Outcome::Done).count();
         let in_vain = undos.iter().find(|undo| undo.outcome == Outcome::Nothing);
-        assert!(in_vain.is_none(), "nothing is undone twice: {in_vain:?}\n{entries:#?}");
+        assert!(in_vain.is_none(), "undone twice: {in_vain:?}\n{}", story(&entries));
         acted
     }
 
@@ -131,23 +135,45 @@ impl Line {
         entries.iter().filter(ours)
     }
 
-    /// Asks that what each node did on a line that was lost was undone by itself, the last first.
-    /// Only where no node can have been on several lines that were lost.
+    /// Asks that whatever was undone was undone by who did it, and the last of each line first.
     pub(crate) fn undone_in_reverse_order(&self, cluster: &Cluster) {
         let entries = cluster.entries();
-        let mut last: BTreeMap<IpAddr, u64> = BTreeMap::new();
-        for undo in self.undos(&entries).filter(|undo| undo.outcome == Outcome::Done) {
-            let of = undo.of.expect("an undo that acted names its effect");
-            let deed = &entries[usize::try_from(of).unwrap() - 1];
-            assert_eq!((deed.number, deed.from), (of, undo.from), "everybody undoes its own");
-            let from = undo.from.expect("the ledger knows its callers");
-            let before = last.insert(from, of).unwrap_or(u64::MAX);
-            assert!(
-                of < before,
-                "{of} was undone after {before}, which came before it\n{entries:#?}"
-            );
+        let undos = self.undos(&entries).filter(|undo| undo.outcome == Outcome::Done);
+        let undone: BTreeMap<u64, &Entry> =
+            undos.filter_map(|undo| undo.of.map(|of| (of, undo))).collect();
+        for line in self.lines(&entries) {
+            let undos: Vec<&Entry> =
+                line.iter().filter_map(|deed| undone.get(&deed.number).copied()).collect();
+            let by_itself = undos.iter().all(|undo| undo.from == line[0].from);
+            assert!(by_itself, "everybody undoes its own\n{}", story(&entries));
+            let in_order = undos.is_sorted_by(|earlier, later| later.number < earlier.number);
+            assert!(in_order, "the last is undone first: {undos:#?}\n{}", story(&entries));
         }
     }
+
+    /// What each node did one after the other. Where a step was left out, the node had taken over
+    /// what another one had done, so that it was on another line from there on.
+    fn lines<'a>(&self, entries: &'a [Entry]) -> Vec<Vec<&'a Entry>> {
+        let mut of_nodes: BTreeMap<Option<IpAddr>, Vec<&Entry>> = BTreeMap::new();
+        for deed in self.deeds(entries) {
+            of_nodes.entry(deed.from).or_default().push(deed);
+        }
+        let step = |deed: &Entry| deed.name[self.name.len() + 1..].parse::<usize>().unwrap();
+        let follows = |first: &&Entry, second: &&Entry| step(first) + 1 == step(second);
+        let lines = of_nodes
+            .into_values()
+            .flat_map(|deeds| deeds.chunk_by(follows).map(<[&Entry]>::to_vec).collect::<Vec<_>>());
+        lines.collect()
+    }
+}
+
+/// A ledger for people, one call a line.
+fn story(entries: &[Entry]) -> String {
+    let mut text = String::new();
+    for Entry { number, path, outcome, of, from, .. } in entries {
+        writeln!(text, "{number} {path} {outcome:?} {of:?} by {from:?}").unwrap();
+    }
+    text
 }
 
 /// The number of the last call so far.

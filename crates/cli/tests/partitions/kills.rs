@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outlast_node::fixture::ledger::Kind;
+use outlast_node::fixture::ledger::{Entry, Kind};
 
 use super::flows::{Line, Provider, last_number};
 use super::nodes::{Cluster, pause, until};
@@ -27,12 +27,12 @@ fn the_primary_is_killed_while_it_runs_agrees_and_forgets() {
 }
 
 fn running(cluster: &mut Cluster) {
-    cluster.ledger.control(|control| control.all.answer_after_ms = Some(50));
+    cluster.answer_slowly();
     let line = Line::new("running", STEPS, Provider::Keyed);
     let execution = cluster.start(&line.document(), "partition-tolerant:3:1");
     line.until_done(cluster, 3);
     killed_and_back(cluster, &line, &execution);
-    cluster.ledger.control(|control| control.all.answer_after_ms = None);
+    cluster.answer_at_once();
 }
 
 fn at_the_end(cluster: &mut Cluster, name: &'static str, delay: Duration) {
@@ -69,24 +69,27 @@ fn whoever_won_is_killed_while_the_others_undo() {
 /// Two parts go on and meet again; a node is killed as soon as the first undo arrives.
 fn killed_while_undoing(victim: impl Fn(usize) -> usize) {
     let mut cluster = Cluster::of(3);
-    cluster.ledger.control(|control| control.all.answer_after_ms = Some(60));
-    let line = Line::new("line", 30, Provider::Keyless);
+    cluster.answer_slowly();
+    let line = Line::new("line", 100, Provider::Keyless);
     let execution = cluster.start(&line.document(), "partition-tolerant:3:1");
     line.until_done(&cluster, 3);
     cluster.split(&[&[0, 1], &[2]]);
     let cut = last_number(&cluster.entries());
     let ips: Vec<_> = cluster.nodes.iter().map(|node| node.ip()).collect();
     line.until_done_by(&cluster, &ips[..2], cut, 5);
+    line.until_done_by(&cluster, &ips[2..], cut, 5);
     cluster.heal();
     let mut undoing = None;
     until("something is undone", || {
-        let first = cluster.entries().into_iter().find(|entry| entry.kind == Kind::Undo);
+        let undoes = |entry: &Entry| entry.kind == Kind::Undo && Some(cut) < entry.of;
+        let first = cluster.entries().into_iter().find(undoes);
         undoing = first.and_then(|undo| undo.from);
         undoing.is_some()
     });
     let undoing = ips.iter().position(|ip| Some(*ip) == undoing).unwrap();
     let victim = victim(undoing);
     cluster.nodes[victim].kill();
+    cluster.answer_at_once();
     cluster.nodes[victim].start(None);
     cluster.all_connected();
     cluster.completes(&execution);
@@ -98,9 +101,9 @@ fn killed_while_undoing(victim: impl Fn(usize) -> usize) {
 fn all_nodes_are_killed_at_once_and_go_on_when_they_are_back() {
     in_a_sandbox(|| {
         let mut cluster = Cluster::of(3);
-        cluster.ledger.control(|control| control.all.answer_after_ms = Some(50));
-        let tolerant = Line::new("tolerant", 10, Provider::Keyed);
-        let passive = Line::new("passive", 10, Provider::Keyed);
+        cluster.answer_slowly();
+        let tolerant = Line::new("tolerant", 30, Provider::Keyed);
+        let passive = Line::new("passive", 30, Provider::Keyed);
         let executions = [
             cluster.start(&tolerant.document(), "partition-tolerant:3:1"),
             cluster.start(&passive.document(), "passive:3"),

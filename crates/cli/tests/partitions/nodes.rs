@@ -17,21 +17,31 @@ use tokio::runtime::{Builder, Runtime};
 use super::network::{self, Network, SWITCH};
 
 /// Longer than anything here takes, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How often something is looked at again.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How long a slow call takes to be answered.
+const ANSWER_MS: u64 = 60;
 
 /// Where the ledger runs, and where waiting is done.
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap());
 
 /// Looks again and again until something holds.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) {
+    assert!(holds_in_time(holds), "in vain: {what}");
+}
+
+/// The same, for whoever has more to say if it does not come to hold.
+pub(crate) fn holds_in_time(mut holds: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
+        if deadline <= Instant::now() {
+            return false;
+        }
         pause(PAUSE);
     }
+    true
 }
 
 /// Lets some time pass.
@@ -111,13 +121,15 @@ impl Cluster {
 
     /// Starts an execution of a document, and gives its id.
     pub(crate) fn start(&self, document: &str, survival: &str) -> String {
-        let first = &self.nodes[0];
-        let (status, defined) = first.ask_text("POST", "/v1/definitions", document);
-        assert!(status == 200 || status == 201, "{defined}");
+        // Everywhere, so that whoever is cut off soon afterwards need not be sent it first.
+        let register = |node: &Node| node.ask_text("POST", "/v1/definitions", document);
+        let registered: Vec<(u16, Json)> = self.nodes.iter().map(register).collect();
+        let [(status, defined), ..] = &registered[..] else { panic!("there are nodes") };
+        assert!((200..300).contains(status), "{defined}");
         let start = json!({
             "namespace": defined["namespace"], "workflow": defined["name"], "survival": survival,
         });
-        let (status, started) = first.ask("POST", "/v1/executions", &start);
+        let (status, started) = self.nodes[0].ask("POST", "/v1/executions", &start);
         assert!((200..300).contains(&status), "{started}");
         started["execution"].as_str().unwrap().to_owned()
     }
@@ -162,6 +174,22 @@ impl Cluster {
     /// Lets everybody reach everybody.
     pub(crate) fn heal(&self) {
         self.network.heal();
+    }
+
+    /// Has calls answered only after a while, so that what is to break breaks in the middle of them.
+    pub(crate) fn answer_slowly(&self) {
+        self.ledger.control(|control| control.all.answer_after_ms = Some(ANSWER_MS));
+    }
+
+    /// Has calls answered at once again: now it may end.
+    pub(crate) fn answer_at_once(&self) {
+        self.ledger.control(|control| control.all.answer_after_ms = None);
+    }
+
+    /// What waits for a person, on any node that lives.
+    pub(crate) fn parked(&self) -> Vec<Json> {
+        let alive = self.nodes.iter().filter(|node| node.child.is_some());
+        alive.map(|node| node.ask("GET", "/v1/parked", &Json::Null).1).collect()
     }
 
     /// Every call that came in, once all of them are written down.

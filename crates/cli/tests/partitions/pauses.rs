@@ -8,8 +8,8 @@ use super::sandbox::in_a_sandbox;
 fn a_primary_that_wakes_up_stops_and_undoes_what_was_done_again_without_it() {
     in_a_sandbox(|| {
         let cluster = Cluster::of(3);
-        cluster.ledger.control(|control| control.all.answer_after_ms = Some(50));
-        let line = Line::new("line", 30, Provider::Keyless);
+        cluster.answer_slowly();
+        let line = Line::new("line", 100, Provider::Keyless);
         let execution = cluster.start(&line.document(), "partition-tolerant:3:1");
         line.until_done(&cluster, 4);
         cluster.nodes[2].signal("STOP");
@@ -17,6 +17,7 @@ fn a_primary_that_wakes_up_stops_and_undoes_what_was_done_again_without_it() {
         let others = [cluster.nodes[0].ip(), cluster.nodes[1].ip()];
         line.until_done_by(&cluster, &others, stopped, 5);
         cluster.nodes[2].signal("CONT");
+        cluster.answer_at_once();
         cluster.completes(&execution);
         // It was stopped while a call was under way, which whoever went on has made again.
         assert!(0 < line.one_run_remains(&cluster));

@@ -11,15 +11,15 @@ use super::sandbox::in_a_sandbox;
 fn five_nodes_in_three_parts_go_on_with_one_vote_and_wait_with_a_majority() {
     in_a_sandbox(|| {
         let cluster = Cluster::of(5);
-        cluster.ledger.control(|control| control.all.answer_after_ms = Some(60));
-        let tolerant = Line::new("tolerant", 40, Provider::Keyless);
-        let passive = Line::new("passive", 40, Provider::Keyless);
+        cluster.answer_slowly();
+        let passive = Line::new("passive", 100, Provider::Keyless);
+        let tolerant = Line::new("tolerant", 100, Provider::Keyless);
         let executions = [
-            cluster.start(&tolerant.document(), "partition-tolerant:5:1"),
             cluster.start(&passive.document(), "passive:5"),
+            cluster.start(&tolerant.document(), "partition-tolerant:5:1"),
         ];
-        tolerant.until_done(&cluster, 4);
         passive.until_done(&cluster, 4);
+        tolerant.until_done(&cluster, 4);
 
         let parts: [&[usize]; 3] = [&[0, 1], &[2, 3], &[4]];
         cluster.split(&parts);
@@ -34,6 +34,7 @@ fn five_nodes_in_three_parts_go_on_with_one_vote_and_wait_with_a_majority() {
         assert_eq!(passive.deeds_by(&cluster.entries(), &all, cut), 0, "no part has a majority");
 
         cluster.heal();
+        cluster.answer_at_once();
         executions.iter().for_each(|execution| cluster.completes(execution));
         // Each of the two parts that lose had done three things at least.
         assert!(6 <= tolerant.one_run_remains(&cluster));

@@ -12,8 +12,6 @@ use super::sandbox::in_a_sandbox;
 
 /// How many nodes there are.
 const NODES: usize = 5;
-/// How long a call takes to be answered.
-const ANSWER_MS: u64 = 40;
 
 /// Numbers that look random and are the same for the same seed (splitmix64).
 struct Draw(u64);
@@ -40,7 +38,6 @@ fn number(name: &str, default: u64) -> u64 {
 fn whatever_breaks_one_run_remains() {
     in_a_sandbox(|| {
         let mut cluster = Cluster::of(NODES);
-        cluster.ledger.control(|control| control.all.answer_after_ms = Some(ANSWER_MS));
         let first = number("OUTLAST_PARTITION_SEED", 1);
         for seed in first..first + number("OUTLAST_PARTITIONS", 1) {
             eprintln!("OUTLAST_PARTITION_SEED={seed}");
@@ -62,12 +59,14 @@ fn broken(cluster: &mut Cluster, seed: u64) {
     let name: &'static str = format!("seed{seed}").leak();
     let line = Line::new(name, 60, provider);
     eprintln!("{survival}, {provider:?}");
+    cluster.answer_slowly();
     let execution = cluster.start(&line.document(), survival);
     for _ in 0..2 + draw.below(4) {
         pause(Duration::from_millis(100 + draw.below(900)));
         fault(cluster, &mut draw, kills);
     }
     cluster.heal();
+    cluster.answer_at_once();
     cluster.all_connected();
     cluster.completes(&execution);
     let undone = line.one_run_remains(cluster);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use outlast_engine::{Ask, Counters, Reply, StartAsk, Which, WorkflowVersion};
+use outlast_engine::{Ask, Counters, Reply, StartAsk, Survival, Which, WorkflowVersion};
 use outlast_expressions::value;
 use outlast_languages::openworkflow;
 use outlast_node::journal::{FloorReport, bench_floor};
@@ -19,6 +19,9 @@ use serde::Serialize;
 use super::measure;
 use super::scratch::Scratch;
 use crate::exit::Exit;
+
+/// The first workflows pay for what is made once; so long they are not counted.
+pub(super) const WARMING: Duration = Duration::from_millis(200);
 
 /// Run workflows of durable in-process steps, and the floor: a log that does the same writes
 #[derive(clap::Args)]
@@ -162,12 +165,11 @@ fn measure_node(
     let node = Node::start(Configuration::new(directory), runtime.handle())?;
     let measured = runtime.block_on(async {
         define(&node, &document(steps)).await?;
-        // The first workflows pay for what is made once; they are not counted.
-        run_clients(&node, concurrency, Duration::from_millis(200)).await?;
+        run_clients(&node, None, concurrency, WARMING).await?;
         let (before, syncs, cpu) =
             (node.counts().await?.engine, node.journal().syncs, measure::cpu_time());
         let started = Instant::now();
-        let mut latencies = run_clients(&node, concurrency, duration).await?;
+        let mut latencies = run_clients(&node, None, concurrency, duration).await?;
         let seconds = started.elapsed().as_secs_f64();
         let cpu = measure::cpu_time() - cpu;
         let after = node.counts().await?.engine;
@@ -189,14 +191,15 @@ fn measure_node(
 }
 
 /// Runs as many clients as asked for, and gives how long each of their workflows took.
-async fn run_clients(
+pub(super) async fn run_clients(
     node: &NodeHandle,
+    survival: Option<&Survival>,
     concurrency: usize,
     duration: Duration,
 ) -> anyhow::Result<Vec<Duration>> {
     let until = Instant::now() + duration;
-    let clients: Vec<_> =
-        (0..concurrency).map(|_| tokio::spawn(client(node.clone(), until))).collect();
+    let client = || tokio::spawn(client(node.clone(), survival.cloned(), until));
+    let clients: Vec<_> = (0..concurrency).map(|_| client()).collect();
     let mut latencies = Vec::new();
     for client in clients {
         latencies.extend(client.await.context("a client ended early")??);
@@ -204,7 +207,11 @@ async fn run_clients(
     Ok(latencies)
 }
 
-async fn client(node: NodeHandle, until: Instant) -> anyhow::Result<Vec<Duration>> {
+async fn client(
+    node: NodeHandle,
+    survival: Option<Survival>,
+    until: Instant,
+) -> anyhow::Result<Vec<Duration>> {
     let mut latencies = Vec::new();
     while Instant::now() < until {
         let started = Instant::now();
@@ -217,7 +224,7 @@ async fn client(node: NodeHandle, until: Instant) -> anyhow::Result<Vec<Duration
             version: WorkflowVersion::Latest,
             input: value::object([]),
             salt: random::bytes(),
-            survival: None,
+            survival: survival.clone(),
         }));
         // Both at once, as `start --wait` does; the inbox keeps their order.
         let (started_as, ended) = tokio::join!(node.ask(start), node.ask(Ask::Wait(Which::Id(id))));
@@ -240,7 +247,8 @@ pub(super) async fn define(node: &NodeHandle, text: &str) -> anyhow::Result<()> 
     }
 }
 
-fn document(steps: usize) -> String {
+/// A workflow of so many steps.
+pub(super) fn document(steps: usize) -> String {
     let mut text =
         "document: { dsl: '1.0.3', namespace: bench, name: steps, version: '1.0.0' }\ndo:\n"
             .to_owned();

@@ -120,11 +120,13 @@ impl Engine {
         }
         let entry = self.roster.known(id);
         let execution = minicbor::decode(state).expect("it was just written");
-        let (address, in_flight) = match &mut entry.custody {
-            Some(Custody::Replica(holding)) => {
-                (holding.address, std::mem::take(&mut holding.in_flight))
-            }
-            _ => (None, BTreeSet::new()),
+        let (address, in_flight, late) = match &mut entry.custody {
+            Some(Custody::Replica(holding)) => (
+                holding.address,
+                std::mem::take(&mut holding.in_flight),
+                std::mem::take(&mut holding.late),
+            ),
+            _ => (None, BTreeSet::new(), Vec::new()),
         };
         let custody = Remnant { of: id, line, told: false, asked: BTreeSet::new(), in_flight };
         let kept = Entry {
@@ -147,6 +149,11 @@ impl Engine {
         }
         self.unsaved.mark(Subject::Execution(remnant), self.position.next());
         self.queue(remnant, |execution| Work::Advance { execution, event: Event::LineLost });
+        // Answers that came after this replica stopped and before it had another state are this
+        // line's: without them nobody would know what to undo.
+        for event in late {
+            self.queue(remnant, |execution| Work::Advance { execution, event });
+        }
     }
 
     /// The id of the entry of a lost line.

@@ -1,0 +1,176 @@
+//! One node of a measured cluster: a process that does what it is told, line by line.
+//!
+//! An order is a line of JSON on its stdin, the answer a line on its stdout; it ends when stdin does.
+//! Its clients are in the process of the node, as those of `bench steps` are, so that what is
+//! measured is the node and not a way to talk to it.
+
+use std::io::{BufRead as _, Write as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use outlast_engine::{Ask, Reply, StartAsk, Survival, WorkflowVersion};
+use outlast_expressions::value;
+use outlast_node::cluster::Cluster;
+use outlast_node::{Configuration, Node, NodeHandle, random};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+
+use super::{measure, steps};
+use crate::exit::Exit;
+use crate::joining::ClusterArguments;
+use crate::services::ServiceArguments;
+
+/// How often it is looked whether all are connected.
+const LOOK: Duration = Duration::from_millis(10);
+/// For how long a node of a measurement is invited.
+const INVITED: Duration = Duration::from_secs(600);
+
+/// Be one node of a measured cluster
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    #[arg(long)]
+    data: PathBuf,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    #[command(flatten)]
+    services: ServiceArguments,
+}
+
+/// What a node of a measured cluster can be told.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Order {
+    /// To invite one more node: the token.
+    Invite,
+    /// To wait until so many others are connected with it.
+    Meet(usize),
+    /// To register a document.
+    Define(String),
+    /// To run workflows with clients of its own: how long each took.
+    Drive(Drive),
+    /// To start one execution.
+    Start(Start),
+    /// To tell what it has used so far.
+    Account,
+}
+
+/// How to run workflows.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Drive {
+    pub(super) clients: usize,
+    pub(super) duration: Duration,
+    pub(super) survival: Option<String>,
+}
+
+/// What to start.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Start {
+    pub(super) workflow: String,
+    pub(super) survival: String,
+    pub(super) input: Json,
+}
+
+/// What clients saw.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Driven {
+    pub(super) seconds: f64,
+    pub(super) latencies: Vec<Duration>,
+}
+
+/// What a node has used since it was started.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) struct Account {
+    pub(super) cpu: Duration,
+    pub(super) records: u64,
+    pub(super) record_bytes: u64,
+    pub(super) syncs: u64,
+    pub(super) messages: u64,
+}
+
+/// Starts a node and does what it is told until nobody tells it anything any more.
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    crate::log::start("warn");
+    let mut configuration = Configuration::new(&arguments.data);
+    arguments.services.apply(&mut configuration)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(arguments.cluster.join(&arguments.data))?;
+    let node = Node::start(configuration, runtime.handle())?;
+    let cluster = runtime.block_on(arguments.cluster.start(&arguments.data, &node))?;
+    answer(&json!(node.meta().node.0))?;
+    for line in std::io::stdin().lock().lines() {
+        let order = serde_json::from_str(&line?).context("that is no order")?;
+        answer(&runtime.block_on(obey(&node, cluster.as_ref(), order))?)?;
+    }
+    runtime.block_on(node.shutdown());
+    Ok(Exit::Completed)
+}
+
+fn answer(answer: &Json) -> anyhow::Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{answer}")?;
+    Ok(output.flush()?)
+}
+
+async fn obey(node: &NodeHandle, cluster: Option<&Cluster>, order: Order) -> anyhow::Result<Json> {
+    match order {
+        Order::Invite => {
+            let cluster = cluster.context("it is in no cluster")?;
+            Ok(json!(cluster.invite(INVITED)?.token.to_text()))
+        }
+        Order::Meet(others) => {
+            let cluster = cluster.context("it is in no cluster")?;
+            let met = || cluster.transport().statistics().peers;
+            while met().values().filter(|peer| peer.connected).count() < others {
+                tokio::time::sleep(LOOK).await;
+            }
+            Ok(Json::Null)
+        }
+        Order::Define(text) => Ok(json!(steps::define(node, &text).await?)),
+        Order::Drive(drive) => Ok(serde_json::to_value(driven(node, drive).await?)?),
+        Order::Start(start) => started(node, start).await,
+        Order::Account => Ok(serde_json::to_value(account(node, cluster).await?)?),
+    }
+}
+
+async fn driven(node: &NodeHandle, drive: Drive) -> anyhow::Result<Driven> {
+    let Drive { clients, duration, survival } = drive;
+    let survival = survival.map(|text| parsed(&text)).transpose()?;
+    let started = Instant::now();
+    let latencies = steps::run_clients(node, survival.as_ref(), clients, duration).await?;
+    Ok(Driven { seconds: started.elapsed().as_secs_f64(), latencies })
+}
+
+async fn started(node: &NodeHandle, start: Start) -> anyhow::Result<Json> {
+    let ask = StartAsk {
+        id: node.new_id(),
+        name: None,
+        namespace: "bench".to_owned(),
+        workflow: start.workflow,
+        version: WorkflowVersion::Latest,
+        input: value::from_json(start.input),
+        salt: random::bytes(),
+        survival: Some(parsed(&start.survival)?),
+    };
+    match node.ask(Ask::Start(Box::new(ask))).await? {
+        Reply::Started { .. } => Ok(Json::Null),
+        other => bail!("an execution was not started: {other:?}"),
+    }
+}
+
+fn parsed(survival: &str) -> anyhow::Result<Survival> {
+    survival.parse().map_err(anyhow::Error::msg)
+}
+
+async fn account(node: &NodeHandle, cluster: Option<&Cluster>) -> anyhow::Result<Account> {
+    let engine = node.counts().await?.engine;
+    let peers = cluster.map(|cluster| cluster.transport().statistics().peers).unwrap_or_default();
+    Ok(Account {
+        cpu: measure::cpu_time(),
+        records: engine.records,
+        record_bytes: engine.record_bytes,
+        syncs: node.journal().syncs,
+        messages: peers.values().map(|peer| peer.sent).sum(),
+    })
+}
