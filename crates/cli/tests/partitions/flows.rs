@@ -83,7 +83,7 @@ impl Line {
 
     /// How much nodes with these addresses have done after a call.
     pub(crate) fn deeds_by(&self, entries: &[Entry], who: &[IpAddr], after: u64) -> usize {
-        let theirs = |entry: &&Entry| entry.from.is_some_and(|from| who.contains(&from));
+        let theirs = |entry: &&Entry| from(entry).is_some_and(|from| who.contains(&from));
         self.deeds(entries).filter(|entry| after < entry.number).filter(theirs).count()
     }
 
@@ -144,7 +144,7 @@ impl Line {
         for line in self.lines(&entries) {
             let undos: Vec<&Entry> =
                 line.iter().filter_map(|deed| undone.get(&deed.number).copied()).collect();
-            let by_itself = undos.iter().all(|undo| undo.from == line[0].from);
+            let by_itself = undos.iter().all(|undo| undo.caller == line[0].caller);
             assert!(by_itself, "everybody undoes its own\n{}", story(&entries));
             let in_order = undos.is_sorted_by(|earlier, later| later.number < earlier.number);
             assert!(in_order, "the last is undone first: {undos:#?}\n{}", story(&entries));
@@ -154,9 +154,9 @@ impl Line {
     /// What each node did one after the other. Where a step was left out, the node had taken over
     /// what another one had done, so that it was on another line from there on.
     fn lines<'a>(&self, entries: &'a [Entry]) -> Vec<Vec<&'a Entry>> {
-        let mut of_nodes: BTreeMap<Option<IpAddr>, Vec<&Entry>> = BTreeMap::new();
+        let mut of_nodes: BTreeMap<Option<&str>, Vec<&Entry>> = BTreeMap::new();
         for deed in self.deeds(entries) {
-            of_nodes.entry(deed.from).or_default().push(deed);
+            of_nodes.entry(deed.caller.as_deref()).or_default().push(deed);
         }
         let step = |deed: &Entry| deed.name[self.name.len() + 1..].parse::<usize>().unwrap();
         let follows = |first: &&Entry, second: &&Entry| step(first) + 1 == step(second);
@@ -167,11 +167,16 @@ impl Line {
     }
 }
 
+/// Which node made a call.
+pub(crate) fn from(entry: &Entry) -> Option<IpAddr> {
+    entry.caller.as_deref()?.parse().ok()
+}
+
 /// A ledger for people, one call a line.
 fn story(entries: &[Entry]) -> String {
     let mut text = String::new();
-    for Entry { number, path, outcome, of, from, .. } in entries {
-        writeln!(text, "{number} {path} {outcome:?} {of:?} by {from:?}").unwrap();
+    for Entry { number, path, outcome, of, caller, .. } in entries {
+        writeln!(text, "{number} {path} {outcome:?} {of:?} by {caller:?}").unwrap();
     }
     text
 }

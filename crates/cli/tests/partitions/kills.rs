@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outlast_node::fixture::ledger::{Entry, Kind};
 
-use super::flows::{Line, Provider, last_number};
+use super::flows::{Line, Provider, from, last_number};
 use super::nodes::{Cluster, pause, until};
 use super::sandbox::in_a_sandbox;
 
@@ -83,7 +83,7 @@ fn killed_while_undoing(victim: impl Fn(usize) -> usize) {
     until("something is undone", || {
         let undoes = |entry: &Entry| entry.kind == Kind::Undo && Some(cut) < entry.of;
         let first = cluster.entries().into_iter().find(undoes);
-        undoing = first.and_then(|undo| undo.from);
+        undoing = first.as_ref().and_then(from);
         undoing.is_some()
     });
     let undoing = ips.iter().position(|ip| Some(*ip) == undoing).unwrap();

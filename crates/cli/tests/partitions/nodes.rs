@@ -99,7 +99,9 @@ impl Cluster {
             said["token"].as_str().unwrap().to_owned()
         });
         let data = self.directory.path().join(host.to_string());
-        let origin = format!("http://ledger.test={}", self.ledger.uri(""));
+        let caller = network::address(host).to_string();
+        let door = RUNTIME.block_on(self.ledger.door(&caller)).unwrap();
+        let origin = format!("http://ledger.test=http://{door}");
         let mut node = Node { id: String::new(), host, data, origin, child: None };
         node.start(token.as_deref());
         self.nodes.push(node);

@@ -97,11 +97,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(arguments.cluster.join(&arguments.data))?;
     let node = Node::start(configuration, runtime.handle())?;
-    let cluster = runtime.block_on(arguments.cluster.start(&arguments.data, &node))?;
+    let started = runtime.block_on(arguments.cluster.start(&arguments.data, &node))?;
+    let cluster = started.as_ref().map(|(cluster, _relay)| cluster);
     answer(&json!(node.meta().node.0))?;
     for line in std::io::stdin().lock().lines() {
         let order = serde_json::from_str(&line?).context("that is no order")?;
-        answer(&runtime.block_on(obey(&node, cluster.as_ref(), order))?)?;
+        answer(&runtime.block_on(obey(&node, cluster, order))?)?;
     }
     runtime.block_on(node.shutdown());
     Ok(Exit::Completed)
