@@ -1,7 +1,8 @@
 //! A node's clock: it may be off, jump and stand still, but what the node reads never goes back.
 //!
 //! A production driver reads the wall clock once and counts on from there, so it sees jumps only when
-//! it starts. Here they are seen at once, which is harsher and needs no restart.
+//! it starts. Here those forward are seen at once, which is harsher and needs no restart; those back
+//! are seen when the node starts again, and no earlier time is shown than before.
 
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use outlast_lineage::Time;
 pub(crate) struct Clock {
     /// How far it is ahead of the world, in microseconds; behind, if less than nothing.
     offset: i64,
+    /// By how much it was set back since the node started.
+    set_back: i64,
     /// Since when it stands still, if it does.
     stalled: Option<Time>,
     /// The latest time that was read.
@@ -21,7 +24,7 @@ pub(crate) struct Clock {
 impl Clock {
     /// A clock that is off by so many microseconds.
     pub(crate) const fn off_by(offset: i64) -> Self {
-        Self { offset, stalled: None, read: Time::from_micros(0) }
+        Self { offset, set_back: 0, stalled: None, read: Time::from_micros(0) }
     }
 
     /// What the node reads at a time of the world.
@@ -43,7 +46,20 @@ impl Clock {
 
     /// Jumps by so many microseconds.
     pub(crate) const fn jump(&mut self, by: i64) {
-        self.offset = self.offset.saturating_add(by);
+        if by < 0 {
+            self.set_back = self.set_back.saturating_add(by);
+        } else {
+            self.offset = self.offset.saturating_add(by);
+        }
+    }
+
+    /// The node starts at a time of the world: it goes by the clock as it was set, but for what it
+    /// has recorded.
+    pub(crate) fn start(&mut self, now: Time) {
+        self.offset = self.offset.saturating_add(std::mem::take(&mut self.set_back));
+        let shown = shift(self.stalled.unwrap_or(now), self.offset);
+        let ahead = i64::try_from(self.read.since(shown).as_micros()).unwrap_or(i64::MAX);
+        self.offset = self.offset.saturating_add(ahead);
     }
 
     /// Stands still from now on.
@@ -77,9 +93,20 @@ mod tests {
         let mut clock = Clock::off_by(5);
         assert_eq!(clock.read(at(100)), at(105));
         clock.jump(-50);
-        assert_eq!(clock.read(at(110)), at(105));
+        assert_eq!(clock.read(at(110)), at(115));
+        clock.start(at(120));
+        assert_eq!(clock.read(at(120)), at(115));
+        assert_eq!(clock.read(at(130)), at(125));
+        assert_eq!(clock.when(at(130), at(135)), at(140));
+    }
+
+    #[test]
+    fn shows_that_it_was_set_back_when_the_node_starts_later() {
+        let mut clock = Clock::off_by(5);
+        assert_eq!(clock.read(at(100)), at(105));
+        clock.jump(-50);
+        clock.start(at(200));
         assert_eq!(clock.read(at(200)), at(155));
-        assert_eq!(clock.when(at(200), at(160)), at(205));
     }
 
     #[test]

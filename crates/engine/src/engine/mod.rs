@@ -42,7 +42,7 @@ use crate::{
 };
 use certain::Certain;
 pub use custody::Times;
-use custody::{Alarm, Peers, Word};
+use custody::{Alarm, Passed, Peers, Word};
 pub(crate) use custody::{Begin, Forgetting, happenings_of};
 use definitions::Definitions;
 use events::Events;
@@ -89,6 +89,8 @@ pub struct Engine {
     custody_alarms: BTreeSet<(Time, ExecutionId, Alarm)>,
     /// Whose calls are answered at which address.
     addresses: BTreeMap<ExecutionId, ExecutionId>,
+    /// The delta of the message under way.
+    read: Option<Passed>,
     /// Executions to be held here whose definitions are on their way.
     stashed: Vec<(NodeId, Begin)>,
     waiters: Waiters,

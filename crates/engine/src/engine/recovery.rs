@@ -136,6 +136,7 @@ impl Engine {
             custodies: BTreeSet::new(),
             custody_alarms: BTreeSet::new(),
             addresses: BTreeMap::new(),
+            read: None,
             stashed: Vec::new(),
             tidying: false,
             storage_full: false,

@@ -187,6 +187,11 @@ impl Replica {
         }
     }
 
+    /// Makes a change again that was written down in an earlier life. Before `Input::Restarted` only.
+    pub fn replay(&mut self, change: &Change) {
+        self.standing.apply(change);
+    }
+
     /// Takes one input, and says what is to be done.
     pub fn step(&mut self, now: Time, input: Input) -> Vec<Output> {
         let mut out = Outputs::new(now);

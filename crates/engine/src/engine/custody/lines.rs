@@ -10,7 +10,7 @@ use super::super::entry::{Entry, Origin, State};
 use super::super::running::is_nothing;
 use super::super::{Cause, Engine, Step, Work};
 use super::driving::Turn;
-use super::{Custody, Remnant, Word};
+use super::{Custody, HeldBack, Remnant, Word};
 use crate::{Action, RecordKind, Subject};
 
 /// Terms of remnants lie above those of primaries, which count failovers.
@@ -121,11 +121,12 @@ impl Engine {
         let entry = self.roster.known(id);
         let execution = minicbor::decode(state).expect("it was just written");
         let (address, in_flight, late) = match &mut entry.custody {
-            Some(Custody::Replica(holding)) => (
-                holding.address,
-                std::mem::take(&mut holding.in_flight),
-                std::mem::take(&mut holding.late),
-            ),
+            Some(Custody::Replica(holding)) => {
+                let in_flight = std::mem::take(&mut holding.in_flight);
+                let mut late = std::mem::take(&mut holding.late);
+                late.extend(holding.held.iter().filter_map(HeldBack::never_left));
+                (holding.address, in_flight, late)
+            }
             _ => (None, BTreeSet::new(), Vec::new()),
         };
         let custody = Remnant { of: id, line, told: false, asked: BTreeSet::new(), in_flight };
@@ -149,8 +150,7 @@ impl Engine {
         }
         self.unsaved.mark(Subject::Execution(remnant), self.position.next());
         self.queue(remnant, |execution| Work::Advance { execution, event: Event::LineLost });
-        // Answers that came after this replica stopped and before it had another state are this
-        // line's: without them nobody would know what to undo.
+        // What came since this replica stopped says what became of the calls of this line.
         for event in late {
             self.queue(remnant, |execution| Work::Advance { execution, event });
         }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use minicbor::{Decode, Encode};
 use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
-use outlast_workflow::{Command, Event, Ticket};
+use outlast_workflow::{Answer, Command, Event, Fault, FaultKind, Ticket};
 
 pub(super) use peers::Peers;
 pub(super) use restoring::Stored;
@@ -106,6 +106,16 @@ pub(super) struct HeldBack {
     /// Whether that state must be decided on first.
     decided: bool,
     command: Command,
+}
+
+impl HeldBack {
+    /// What its line is told if that is lost: a call that never left did not happen.
+    fn never_left(&self) -> Option<Event> {
+        let Command::Call { ticket, .. } = &self.command else { return None };
+        let detail = "the call was held back until its line was lost";
+        let fault = Fault::new(FaultKind::Communication, "Not sent", detail).with_status(412);
+        Some(Event::Answered { ticket: *ticket, answer: Answer::Failed(fault) })
+    }
 }
 
 /// What a custody waits for.

@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// Whether this node holds an execution; if it never heard of it, the sender is told.
-    fn knows(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) -> bool {
+    pub(super) fn knows(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) -> bool {
         if self.holding(id).is_some() {
             return self.wake(id);
         }
@@ -91,7 +91,7 @@ impl Engine {
         id: ExecutionId,
         mut message: replicas::Message,
     ) {
-        if !self.knows(step, from, id) || !is_readable(&mut message) {
+        if !self.knows(step, from, id) || !self.can_read(&mut message) {
             return;
         }
         // Whoever speaks of it holds it: its starter may be waiting to hear so.
@@ -212,16 +212,17 @@ impl Engine {
         }
         self.coordinate(step, id, turn);
     }
-}
 
-/// Whether the states and deltas that a message carries can be read: what cannot be read is dropped
-/// before any machine hears of it.
-fn is_readable(message: &mut replicas::Message) -> bool {
-    if let replicas::Message::Update { delta, .. } = message {
-        return Passed::decode(delta).is_some();
-    }
-    match message.held_mut() {
-        Some(held) => minicbor::decode::<Execution>(&held.state).is_ok(),
-        None => true,
+    /// Whether the states and deltas that a message carries can be read: what cannot be read is
+    /// dropped before any machine hears of it. A delta that was read is kept for when it is applied.
+    fn can_read(&mut self, message: &mut replicas::Message) -> bool {
+        if let replicas::Message::Update { delta, .. } = message {
+            self.read = Passed::decode(delta);
+            return self.read.is_some();
+        }
+        match message.held_mut() {
+            Some(held) => minicbor::decode::<Execution>(&held.state).is_ok(),
+            None => true,
+        }
     }
 }

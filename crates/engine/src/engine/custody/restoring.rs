@@ -86,28 +86,30 @@ impl Holding {
     fn restored(me: NodeId, times: &Times, stored: StoredHolding) -> Self {
         let StoredHolding { terms, salt, standing, decisions, forgetting, unaware } = stored;
         let mut holding = Self::new(me, terms, salt, times);
-        holding.rebuild(me, times, standing, decisions, forgetting);
+        holding.replica = replicas::Replica::restored(setup(me, &holding.terms, times), standing);
+        holding.restore_decisions(me, times, decisions);
+        holding.restore_forgetting(me, times, forgetting);
         holding.unaware = unaware.into_iter().collect();
         holding
     }
 
-    /// Makes the machines again from what they may not forget.
-    fn rebuild(
+    fn restore_decisions(
         &mut self,
         me: NodeId,
         times: &Times,
-        standing: replicas::Standing,
-        decisions: BTreeMap<u32, paxos::Record>,
-        forgetting: Forgetting,
+        records: impl IntoIterator<Item = (u32, paxos::Record)>,
     ) {
-        let setup = setup(me, &self.terms, times);
-        let members = setup.members.clone();
-        self.replica = replicas::Replica::restored(setup, standing);
-        let machine = |record| paxos::Paxos::restored(me, members.clone(), times.patience, record);
-        self.decisions =
-            decisions.into_iter().map(|(instance, record)| (instance, machine(record))).collect();
+        for (instance, record) in records {
+            let members = self.replica.setup().members.clone();
+            let machine = paxos::Paxos::restored(me, members, times.patience, record);
+            self.decisions.insert(instance, machine);
+        }
+    }
+
+    fn restore_forgetting(&mut self, me: NodeId, times: &Times, forgetting: Forgetting) {
         if let Some(record) = forgetting.participant {
-            let peers = members.iter().copied().filter(|peer| *peer != me).collect();
+            let members = self.terms.members.iter().copied();
+            let peers = members.filter(|peer| *peer != me).collect();
             self.participant = two_phase::Participant::restored(peers, times.patience, record);
         }
         self.coordinator = forgetting
@@ -119,15 +121,11 @@ impl Holding {
 
     /// Makes the changes of a record.
     fn replay(&mut self, me: NodeId, times: &Times, custodial: &Custodial) {
-        let mut standing = self.replica.standing().clone();
-        custodial.changes.iter().for_each(|change| standing.apply(change));
-        let record =
-            |(instance, machine): (&u32, &paxos::Paxos)| (*instance, machine.record().clone());
-        let mut decisions: BTreeMap<u32, paxos::Record> =
-            self.decisions.iter().map(record).collect();
-        decisions.extend(custodial.decisions.iter().cloned());
-        let forgetting = custodial.forgetting.clone().unwrap_or_else(|| self.forgetting.clone());
-        self.rebuild(me, times, standing, decisions, forgetting);
+        custodial.changes.iter().for_each(|change| self.replica.replay(change));
+        self.restore_decisions(me, times, custodial.decisions.iter().cloned());
+        if let Some(forgetting) = custodial.forgetting.clone() {
+            self.restore_forgetting(me, times, forgetting);
+        }
     }
 }
 
