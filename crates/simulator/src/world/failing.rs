@@ -121,6 +121,24 @@ impl World {
         }
     }
 
+    /// Ends every fault that has begun, and spares the world those still to come.
+    pub(crate) fn lift_faults(&mut self) {
+        for index in 0..self.faults.len() {
+            let (begins, ends) = (self.faults[index].at, self.faults[index].ends());
+            if begins <= self.elapsed() && self.elapsed() < ends {
+                self.fault_ends(index);
+            }
+        }
+        self.faults_open = 0;
+        self.faults_lifted = true;
+    }
+
+    /// Whether some node cannot reach another.
+    pub(crate) fn is_cut(&self) -> bool {
+        (0..self.machines.len())
+            .any(|from| (0..self.machines.len()).any(|to| self.network.is_cut(from, to)))
+    }
+
     /// Does something at each of the nodes that a fault befalls.
     fn on_each(&mut self, fault: &Fault, mut what: impl FnMut(&mut Self, usize)) {
         let machines = self.machines.len();

@@ -49,6 +49,8 @@ pub struct World {
     faults: Vec<Fault>,
     /// How many faults are not over.
     faults_open: usize,
+    /// Whether all faults were ended before their time.
+    faults_lifted: bool,
     errors_per_mille: u64,
     lost_per_mille: u64,
     service: Latency,
@@ -88,6 +90,7 @@ impl World {
             last_id: options.nodes as u64,
             faults: options.faults.clone(),
             faults_open: options.faults.len(),
+            faults_lifted: false,
             errors_per_mille: 0,
             lost_per_mille: options.lost_per_mille,
             service: options.service,
@@ -172,8 +175,8 @@ impl World {
             Occurrence::Arrived(parcel) => self.arrived(*parcel),
             Occurrence::Wished(wish) => self.wished(wish),
             Occurrence::Overdue(caller) => self.overdue(caller),
-            Occurrence::Begins(fault) => self.fault_begins(fault),
-            Occurrence::Ends(fault) => self.fault_ends(fault),
+            Occurrence::Begins(fault) if !self.faults_lifted => self.fault_begins(fault),
+            Occurrence::Ends(fault) if !self.faults_lifted => self.fault_ends(fault),
             Occurrence::Flaps(fault) => self.flaps(fault),
             Occurrence::DiesAgain { fault, place, times } => self.dies_again(fault, place, times),
             Occurrence::Fence(node) => self.fence(node),

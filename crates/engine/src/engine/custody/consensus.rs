@@ -80,8 +80,13 @@ impl Engine {
         if let Some(choice) = known
             && !holding.decisions.contains_key(&instance)
         {
-            // Heard of from a replica, not from consensus: whoever asks is told.
-            let message = paxos::Message::Decide { value: value_of(choice) };
+            // Heard of from a replica, not from consensus: whoever asks is told. Who knows it is not,
+            // or the two would tell each other for ever.
+            let message = match message {
+                paxos::Message::Learned => return,
+                paxos::Message::Decide { .. } => paxos::Message::Learned,
+                _ => paxos::Message::Decide { value: value_of(choice) },
+            };
             let position = self.roster.known(id).position;
             let message = Envelope::Paxos(id, instance, message).encode();
             return step.order(Some(position), Action::Send { to: from, message });

@@ -14,6 +14,9 @@ const CLIENT_PATIENCE: Duration = Duration::from_millis(500);
 /// How often it is looked whether everything has settled after the end.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// How many looks in a row must find nobody executing, and nobody cut off, until nobody will.
+const QUIET: u32 = 4;
+
 /// How long it may take at most after the last failure until everything has settled.
 const SETTLING: Duration = Duration::from_secs(600);
 
@@ -87,10 +90,19 @@ fn run_to_the_end(world: &mut World) -> Measured {
 }
 
 /// Runs until nobody holds the execution any more.
+///
+/// Whoever is cut off may go on executing, so partitions last as long as they do. A replica that is
+/// down does nothing until it is back, when the others tell it at once what was decided: that is not
+/// waited for once nobody executes anything any more.
 fn settle(world: &mut World) {
     let last = world.options().faults.iter().map(Fault::ends).max().unwrap_or_default();
     let until = last.max(world.elapsed()) + SETTLING;
+    let mut quiet = 0;
     while !world.is_settled() && world.finding().is_none() && world.elapsed() < until {
+        quiet = if world.is_executing() || world.is_cut() { 0 } else { quiet + 1 };
+        if quiet == QUIET {
+            world.lift_faults();
+        }
         world.run_for(LOOK);
     }
 }
