@@ -140,6 +140,8 @@ pub(crate) struct Driver {
     pub(crate) options: EngineOptions,
     /// States the engine asked for.
     pub(crate) fetches: VecDeque<ExecutionId>,
+    /// Messages that were not delivered yet.
+    pub(crate) sent: VecDeque<(NodeId, Vec<u8>)>,
     /// How many slices of snapshots are stored and not yet spoken of.
     stored: usize,
     callers: u64,
@@ -169,6 +171,7 @@ impl Driver {
             library: BTreeMap::new(),
             options,
             fetches: VecDeque::new(),
+            sent: VecDeque::new(),
             stored: 0,
             callers: 0,
         };
@@ -189,6 +192,7 @@ impl Driver {
         self.engine = engine;
         self.calls.clear();
         self.fetches.clear();
+        self.sent.clear();
         self.stored = 0;
         self.alarm = None;
         self.carry_out(&outputs);
@@ -222,6 +226,7 @@ impl Driver {
                 Action::Forget(subject) => drop(self.snapshots.remove(&subject.key())),
                 Action::Compactable { .. } => self.stored += 1,
                 Action::Fetch(execution) => self.fetches.push_back(execution),
+                Action::Send { to, message } => self.sent.push_back((to, message)),
                 _ => {}
             }
         }

@@ -210,7 +210,7 @@ impl Engine {
                 self.advance_in_turn(step, id, Event::TakenOver, turn);
             }
             Output::Resume => self.resume_as_primary(step, id),
-            Output::Stop => self.quiet(id),
+            Output::Stop => self.stop_leading(id),
             Output::Apply(passed) => self.apply_passed(id, passed, turn),
             Output::Spare(line) => {
                 let copy = self.roster.known(id).held_state();
@@ -266,6 +266,14 @@ impl Engine {
         }
     }
 
+    /// Sets no more timers. Whoever leads again asks again for the decisions it needs.
+    fn stop_leading(&mut self, id: ExecutionId) {
+        self.quiet(id);
+        if let Some(holding) = self.holding(id) {
+            holding.wanted = None;
+        }
+    }
+
     fn apply_passed(&mut self, id: ExecutionId, bytes: Vec<u8>, turn: &mut Turn) {
         let passed = self.read.take().expect("a delta is read before a machine hears of it");
         self.forget_waits(id);
@@ -279,6 +287,7 @@ impl Engine {
     pub(super) fn forget_waits(&mut self, id: ExecutionId) {
         if let Some(holding) = self.holding(id) {
             holding.held.clear();
+            holding.wanted = None;
             holding.late.clear();
             holding.in_flight.clear();
         }
@@ -392,6 +401,9 @@ impl Engine {
             if may_leave && decided { ready.push(back.command) } else { waiting.push(back) }
         }
         holding.held = waiting;
+        // Asked once: the replica proposes again by itself as long as it leads.
+        let wanted = wanted.filter(|number| holding.wanted < Some(*number));
+        holding.wanted = holding.wanted.max(wanted);
         let position = self.roster.known(id).position;
         for command in ready {
             self.carry_out(step, id, position, command);

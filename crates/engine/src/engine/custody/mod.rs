@@ -65,6 +65,8 @@ pub(super) struct Holding {
     pub(super) in_flight: BTreeSet<Ticket>,
     /// Commands that may not leave yet.
     pub(super) held: Vec<HeldBack>,
+    /// The newest state that a decision was asked for, since this replica leads.
+    pub(super) wanted: Option<u64>,
     /// What came while this replica did not lead.
     pub(super) late: Vec<Event>,
     /// Whether its end was told.
@@ -155,6 +157,7 @@ impl Holding {
             address: None,
             in_flight: BTreeSet::new(),
             held: Vec::new(),
+            wanted: None,
             late: Vec::new(),
             concluded: false,
         }

@@ -1,0 +1,269 @@
+//! A few nodes that hold executions together, with a network that is cut by hand and time that goes
+//! on by hand: for step tests of what several engines do.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_engine::{Ask, EngineOptions, Input, StartAsk, Survival, WorkflowVersion};
+use outlast_expressions::Value;
+use outlast_lineage::{ExecutionId, NodeId};
+use outlast_workflow::program::{
+    Class, Compensation, Expression, Idempotency, Kind, Place, Service, Task, Template, Traits,
+    Undo,
+};
+use outlast_workflow::{Answer, Program, Request, TaskId, Ticket};
+
+use crate::driver::{Driver, raw_program, service_of, task, text};
+
+/// More turns than anything takes that comes to an end.
+const TURNS_MAX: usize = 10_000;
+
+/// Nodes 1, 2, … of one cluster.
+pub(crate) struct Cluster {
+    nodes: Vec<Driver>,
+    /// Links that are cut, lower node first.
+    cut: BTreeSet<(u64, u64)>,
+    /// What was delivered: from, to, and the kind of envelope.
+    pub(crate) delivered: Vec<(u64, u64, u8)>,
+    down: BTreeSet<u64>,
+}
+
+impl Cluster {
+    /// Nodes that know each other and a program.
+    pub(crate) fn new(count: u64, program: &Arc<Program>) -> Self {
+        let nodes = (1..=count).map(|id| Driver::with(EngineOptions::new(NodeId(id))));
+        let mut cluster = Self {
+            nodes: nodes.collect(),
+            cut: BTreeSet::new(),
+            delivered: Vec::new(),
+            down: BTreeSet::new(),
+        };
+        let all: BTreeSet<NodeId> = (1..=count).map(NodeId).collect();
+        for node in &mut cluster.nodes {
+            node.define(program);
+            let others = all.iter().copied().filter(|other| *other != node.options.node);
+            node.step(Input::PeersKnown(others.collect()));
+        }
+        cluster.run(Duration::from_millis(100));
+        cluster
+    }
+
+    pub(crate) fn node(&mut self, id: u64) -> &mut Driver {
+        &mut self.nodes[usize::try_from(id).unwrap() - 1]
+    }
+
+    /// Starts an execution that all nodes hold, at the highest.
+    pub(crate) fn start(&mut self, program: &Program, id: ExecutionId, survival: Survival) {
+        let ask = Ask::Start(Box::new(StartAsk {
+            id,
+            name: None,
+            namespace: program.namespace.clone(),
+            workflow: program.name.clone(),
+            version: WorkflowVersion::Exactly(program.version.clone()),
+            input: Value::Null,
+            salt: [7; 16],
+            survival: Some(survival),
+        }));
+        let highest = self.nodes.len() as u64;
+        self.node(highest).send(ask);
+    }
+
+    /// Cuts a node off from all others, or some of them.
+    pub(crate) fn cut(&mut self, node: u64, others: &[u64]) {
+        self.cut.extend(others.iter().map(|other| (node.min(*other), node.max(*other))));
+    }
+
+    /// Every link works again.
+    pub(crate) fn heal(&mut self) {
+        self.cut.clear();
+    }
+
+    /// A node stops, and says nothing until it comes back.
+    pub(crate) fn kill(&mut self, node: u64) {
+        self.down.insert(node);
+        self.node(node).sent.clear();
+        self.node(node).calls.clear();
+    }
+
+    /// A node that was killed comes back with what it had written down.
+    pub(crate) fn revive(&mut self, node: u64) {
+        let now = self.nodes.iter().map(|node| node.now).max().unwrap();
+        self.down.remove(&node);
+        let all: BTreeSet<NodeId> = (1..=self.nodes.len() as u64).map(NodeId).collect();
+        let driver = self.node(node);
+        driver.now = now;
+        driver.restart();
+        let others = all.into_iter().filter(|other| other.0 != node).collect();
+        driver.step(Input::PeersKnown(others));
+    }
+
+    /// Has every node do what it can do now. A node that is never done is a finding.
+    fn work(&mut self) {
+        for node in self.nodes.iter_mut().filter(|it| !self.down.contains(&it.options.node.0)) {
+            for turn in 0.. {
+                assert!(turn < TURNS_MAX, "{:?} is never done", node.options.node);
+                if !node.engine.has_work() {
+                    break;
+                }
+                node.step(Input::Turn);
+            }
+        }
+    }
+
+    /// Delivers what was sent, and what follows from it, at this very time.
+    pub(crate) fn pass(&mut self) {
+        for _ in 0..TURNS_MAX {
+            self.work();
+            let next = self.nodes.iter_mut().find_map(|node| {
+                let (to, message) = node.sent.pop_front()?;
+                Some((node.options.node.0, to.0, message))
+            });
+            let Some((from, to, message)) = next else { return };
+            if self.cut.contains(&(from.min(to), from.max(to))) || self.down.contains(&to) {
+                continue;
+            }
+            self.delivered.push((from, to, kind_of(&message)));
+            self.node(to).step(Input::Received { from: NodeId(from), message });
+        }
+        panic!("the nodes never stop talking");
+    }
+
+    /// Lets time go on; calls are left unanswered.
+    pub(crate) fn run(&mut self, duration: Duration) {
+        let until = self.nodes.iter().map(|node| node.now).max().unwrap().after(duration);
+        loop {
+            self.pass();
+            let up = self.nodes.iter().filter(|node| !self.down.contains(&node.options.node.0));
+            let next = up.filter_map(|node| node.alarm).min();
+            let Some(at) = next.filter(|at| *at <= until) else { break };
+            for node in &mut self.nodes {
+                node.now = node.now.max(at);
+                if !self.down.contains(&node.options.node.0)
+                    && node.alarm.is_some_and(|it| it <= at)
+                {
+                    node.step(Input::AlarmRang);
+                }
+            }
+        }
+        for node in &mut self.nodes {
+            node.now = until;
+        }
+    }
+
+    /// The same, and every call is answered at once. Gives who called what, in order.
+    pub(crate) fn run_answering(&mut self, duration: Duration) -> Vec<(u64, String)> {
+        let mut names = Vec::new();
+        let until = self.nodes[0].now.after(duration);
+        while self.nodes[0].now < until {
+            self.pass();
+            let calling = self.nodes.iter_mut().find_map(|node| {
+                let call = node.calls.pop_front()?;
+                Some((node.options.node.0, call))
+            });
+            match calling {
+                Some((node, call)) => names.push((node, self.answer(node, call))),
+                None => self.run(Duration::from_millis(50)),
+            }
+        }
+        names
+    }
+
+    /// Answers a call that was taken from its node.
+    pub(crate) fn answer(&mut self, node: u64, call: (ExecutionId, Ticket, Request)) -> String {
+        let (execution, ticket, request) = call;
+        let name = service_of(&request);
+        let answer = Answer::Succeeded(text(&name));
+        self.node(node).step(Input::Answered { execution, ticket, answer });
+        name
+    }
+
+    /// Takes the oldest call that a node has open.
+    pub(crate) fn call_of(&mut self, node: u64) -> (ExecutionId, Ticket, Request) {
+        self.node(node).calls.pop_front().expect("a call is open")
+    }
+
+    /// The names of the calls that a node has open.
+    pub(crate) fn open(&mut self, node: u64) -> Vec<String> {
+        self.node(node).calls.iter().map(|(_, _, request)| service_of(request)).collect()
+    }
+
+    /// How many envelopes of a kind were delivered.
+    pub(crate) fn count(&self, kind: u8) -> usize {
+        self.delivered.iter().filter(|(_, _, it)| *it == kind).count()
+    }
+}
+
+/// The kinds of envelopes, by their number on the wire.
+pub(crate) mod kind {
+    pub(crate) const PAXOS: u8 = 5;
+    pub(crate) const FORGETTING: u8 = 6;
+}
+
+/// Which variant an envelope is: behind the version, the first element of an array of two.
+fn kind_of(message: &[u8]) -> u8 {
+    let mut decoder = minicbor::Decoder::new(&message[1..]);
+    decoder.array().unwrap();
+    decoder.u8().unwrap()
+}
+
+/// A program of calls one after the other, each with what it says of itself.
+pub(crate) fn program_of(name: &str, calls: &[(&str, Provider)]) -> Arc<Program> {
+    let mut tasks = vec![task("do", Kind::Sequence(Vec::new()))];
+    let mut order = Vec::new();
+    for (name, provider) in calls {
+        let undo = TaskId(u32::try_from(tasks.len()).unwrap());
+        tasks.push(call(&format!("undo {name}")));
+        order.push(TaskId(undo.0 + 1));
+        tasks.push(Task { traits: provider.traits(undo), ..call(name) });
+    }
+    tasks[0].kind = Kind::Sequence(order);
+    raw_program("test", name, "1.0.0", tasks)
+}
+
+fn call(name: &str) -> Task {
+    let service = Service::Catalog { name: name.to_owned(), version: "1.0.0".to_owned() };
+    task(name, Kind::Call { service, arguments: None })
+}
+
+/// How a provider behaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Provider {
+    /// It acts once for each key, and can undo.
+    Keyed,
+    /// It acts whenever it is asked, and can undo what it gave a result for.
+    Keyless,
+    /// It acts whenever it is asked, and cannot undo.
+    Pivot,
+}
+
+impl Provider {
+    fn traits(self, undo: TaskId) -> Traits {
+        let filter = outlast_expressions::Filter::compile(".", &[]).unwrap();
+        let capture = Expression { filter, place: Place::default() };
+        let compensation = Compensation {
+            undo: Undo::Run(undo),
+            capture: Some(Template::Computed(capture)),
+            cost: None,
+            retry: None,
+            timeout: None,
+            tolerant: false,
+        };
+        let none = Idempotency { key: None, header: None, none: true };
+        match self {
+            Self::Keyed => Traits {
+                class: Some(Class::Compensatable),
+                compensation: Some(compensation),
+                ..Traits::default()
+            },
+            Self::Keyless => Traits {
+                class: Some(Class::Compensatable),
+                compensation: Some(compensation),
+                idempotency: Some(none),
+                ..Traits::default()
+            },
+            Self::Pivot => Traits { class: Some(Class::Pivot), ..Traits::default() },
+        }
+    }
+}
