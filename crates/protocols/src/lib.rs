@@ -12,7 +12,6 @@
 //!
 //! Which instance a message, a record or a timer belongs to is the owner's to say: it wraps them.
 
-pub mod detector;
 pub mod membership;
 pub mod paxos;
 pub mod replicas;

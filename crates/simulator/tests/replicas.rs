@@ -75,6 +75,18 @@ fn a_primary_that_crashes_is_replaced() {
     }
 }
 
+/// Its heartbeats go on, but say that nothing it has to write is written.
+#[test]
+fn a_primary_whose_disk_stands_still_is_replaced() {
+    for survival in [Strategy::Passive, Strategy::PartitionTolerant] {
+        let survival = Survival::new(survival, 3);
+        let world = world(options(3, &["slow-disk@0.03+0.5:3=50000"]), line(30, &survival, true));
+        let finding = checkers::everything_that_always_holds(&world);
+        assert_eq!(finding, Ok(()), "{survival:?}\n{}", world.trace);
+        assert!(world.elapsed() < Duration::from_secs(6), "{:?}\n{}", world.elapsed(), world.trace);
+    }
+}
+
 /// One run is left, everywhere the same, whatever was done besides is undone in order.
 fn check(nodes: usize, list: &[&str], length: usize, survival: &Survival, dedup: bool, seed: u64) {
     let calm = world(options(1, &[]), line(length, &Survival::solo(), true));

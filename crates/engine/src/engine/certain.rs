@@ -5,6 +5,7 @@
 //! this the engine remembers what each record that is not durable changed.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use outlast_lineage::{ExecutionId, Time};
 
@@ -17,6 +18,8 @@ use crate::{Condition, Position, Summary};
 pub(super) struct Certain {
     /// The newest durable record.
     durable: Position,
+    /// Since when the disk has taken nothing, if there is something to write.
+    waiting: Option<Time>,
     changes: VecDeque<(Position, ExecutionId, Before)>,
 }
 
@@ -32,9 +35,20 @@ pub(super) enum Before {
 }
 
 impl Certain {
+    /// A record is about to be written.
+    pub(super) fn recorded(&mut self, now: Time) {
+        self.waiting = self.waiting.or(Some(now));
+    }
+
+    /// For how long the disk has taken nothing of what there was to write.
+    pub(super) fn still(&self, now: Time) -> Duration {
+        self.waiting.map_or(Duration::ZERO, |since| now.since(since))
+    }
+
     /// Nothing up to a record is in doubt.
-    pub(super) fn reaches(&mut self, durable: Position) {
+    pub(super) fn reaches(&mut self, now: Time, durable: Position, newest: Position) {
         self.durable = self.durable.max(durable);
+        self.waiting = (self.durable < newest).then_some(now);
         while self.changes.front().is_some_and(|(position, ..)| *position <= durable) {
             self.changes.pop_front();
         }

@@ -199,7 +199,7 @@ impl Engine {
             Input::AlarmRang => self.ring(&mut step),
             Input::Turn => self.turn(&mut step),
             Input::SnapshotWanted { max } => self.snapshot(&mut step, max),
-            Input::Durable(position) => self.certain.reaches(position),
+            Input::Durable(position) => self.certain.reaches(now, position, self.position),
             Input::Stored => self.leave_to_the_store(),
             Input::Fetched { execution, snapshot } => {
                 self.fetched(&mut step, execution, snapshot);
@@ -327,7 +327,8 @@ impl Engine {
     fn earliest(&self) -> Option<Time> {
         let timer = self.timers.first().map(|(at, _, _)| *at);
         let custody = self.custody_alarms.first().map(|(at, _, _)| *at);
-        let beat = self.peers.next_beat(self.options.times.heartbeat);
+        let times = &self.options.times;
+        let beat = self.peers.next(times.heartbeat, times.lost_after);
         let expiry = self.tombstones.next_expiry();
         [
             timer,
@@ -351,6 +352,7 @@ impl Engine {
         let record = Record { shard: self.options.shard, position, time: step.now, kind };
         let bytes = record.encode();
         self.position = position;
+        self.certain.recorded(step.now);
         self.counters.records += 1;
         self.counters.record_bytes += bytes.len() as u64;
         step.order(None, Action::Persist { position, record: bytes });

@@ -431,7 +431,7 @@ impl Recovery<'_> {
         engine.author.epoch = Epoch(engine.author.epoch.0 + 1).max(engine.options.epoch);
         let Author { node, epoch } = engine.author;
         // What could be read is durable.
-        engine.certain.reaches(engine.position);
+        engine.certain.reaches(now, engine.position, engine.position);
         engine.opened = engine.record(&mut step, RecordKind::Opened { node, epoch }).0;
         engine.unsaved.mark(Subject::Node, engine.opened);
         for id in &self.open {

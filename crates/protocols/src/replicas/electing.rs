@@ -2,16 +2,18 @@
 //!
 //! Votes are not exclusive, as in the paper: two partitions, or two candidates in a bad moment, may
 //! both have enough. That costs compensation, never correctness.
+//!
+//! Not everyone notices a loss at the same time. Whoever is asked for its vote while it still follows
+//! the primary that the candidate has lost says so, and remembers who asked: as soon as it loses the
+//! primary itself, it votes, or stands because it is the higher one. The candidate waits for it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use outlast_lineage::{Epoch, Head, NodeId};
+use outlast_lineage::{Epoch, Head, NodeId, Time};
 
 use super::following::Reached;
-use super::{
-    Change, Held, Message, Mode, Offer, Output, Outputs, Replica, Role, Situation, Term, Timer,
-};
+use super::{Change, Message, Mode, Offer, Outputs, Replica, Role, Situation, Term, Timer};
 
 /// For how many waiting times a candidate that could not win lets others have its vote.
 const YIELDS: u32 = 4;
@@ -19,10 +21,49 @@ const YIELDS: u32 = 4;
 const RETRIES: u32 = 3;
 /// How often the waiting time doubles at most, in case votes take longer than it.
 const DOUBLINGS_MAX: u32 = 3;
+/// How often a candidate waits once more for those who have not lost the primary yet: together, a
+/// loss that one has noticed, the others notice in less.
+const EXTENSIONS: u32 = 3;
 /// After how many questions without an answer a primary counts as lost.
 const INQUIRIES: u32 = 3;
 /// For how many patiences at most a primary that answers is believed without being asked.
 const CALM_MAX: u32 = 64;
+
+/// What a candidate has heard so far.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Candidacy {
+    term: Epoch,
+    votes: BTreeSet<NodeId>,
+    best: Option<Offer>,
+    /// Whether someone objected.
+    rejected: bool,
+    /// Who still follows the primary that is lost here.
+    hesitant: BTreeSet<NodeId>,
+    /// How often it waited once more for those.
+    extensions: u32,
+}
+
+impl Candidacy {
+    fn new(term: Epoch, me: NodeId) -> Self {
+        let (votes, hesitant) = (BTreeSet::from([me]), BTreeSet::new());
+        Self { term, votes, best: None, rejected: false, hesitant, extensions: 0 }
+    }
+
+    /// Whether it waits for nothing but those who had not lost the primary, and they have by now.
+    fn was_waited_for(&self) -> bool {
+        0 < self.extensions && self.hesitant.is_empty()
+    }
+}
+
+/// A request for a vote that came before the loss was noticed here.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Petition {
+    from: NodeId,
+    term: Epoch,
+    head: Head,
+    /// Until when the candidate waits.
+    until: Time,
+}
 
 impl Replica {
     /// Asks for votes (the paper's failover).
@@ -36,8 +77,7 @@ impl Replica {
         }
         let term = Epoch(self.standing.term.0 + 1);
         self.change(out, Change::Term(term));
-        let votes = BTreeSet::from([self.setup.me]);
-        self.role = Role::Candidate { term, votes, best: None, rejected: false };
+        self.role = Role::Candidate(Candidacy::new(term, self.setup.me));
         out.report(Situation::Candidacy);
         let message = Message::RequestVote { term, head: self.standing.head.clone() };
         self.tell_all(out, &message);
@@ -70,13 +110,16 @@ impl Replica {
             self.objection(out, from)
         };
         if let Some(leader) = objection {
+            if leader.is_some_and(|leader| leader != self.setup.me) {
+                self.remember(out.now, from, term, head);
+            }
             let known = self.standing.term;
             out.report(Situation::Rejected);
             return out.send(from, Message::Reject { term, known, leader });
         }
-        if let Role::Candidate { rejected, .. } = &mut self.role {
+        if let Role::Candidate(candidacy) = &mut self.role {
             // The higher one of two candidates goes first.
-            *rejected = true;
+            candidacy.rejected = true;
         } else {
             self.role = Role::Backup { leader: None };
             self.wait_for_a_leader(out);
@@ -117,20 +160,59 @@ impl Replica {
         Some(None)
     }
 
-    pub(super) fn take_vote(&mut self, from: NodeId, term: Epoch, offered: Option<Offer>) {
-        let Role::Candidate { term: own, votes, .. } = &mut self.role else { return };
-        if *own != term {
+    /// Remembers who asked for a vote too early: the highest, as it would win anyway.
+    fn remember(&mut self, now: Time, from: NodeId, term: Epoch, head: &Head) {
+        let until = now.after(self.setup.election_wait * (1 + EXTENSIONS));
+        let known = self.petition.as_ref().filter(|known| now <= known.until);
+        if known.is_none_or(|known| known.from <= from) {
+            self.petition = Some(Petition { from, term, head: head.clone(), until });
+        }
+    }
+
+    /// The primary can no longer be reached: whoever asked for a vote before is answered now.
+    pub(super) fn lose_leader(&mut self, out: &mut Outputs, lost: NodeId) {
+        let waits = |asked: &Petition| out.now <= asked.until && !self.lost.contains(&asked.from);
+        if let Some(asked) = self.petition.take().filter(waits) {
+            self.take_request(out, asked.from, asked.term, &asked.head);
+        }
+        if self.leader() == Some(lost) {
+            self.stand(out);
+        }
+    }
+
+    pub(super) fn take_vote(
+        &mut self,
+        out: &mut Outputs,
+        from: NodeId,
+        term: Epoch,
+        offered: Option<Offer>,
+    ) {
+        let Role::Candidate(candidacy) = &self.role else { return };
+        if candidacy.term != term {
             return;
         }
-        votes.insert(from);
-        let Some(offered) = offered else { return };
-        let Role::Candidate { best, .. } = &self.role else { unreachable!("just matched") };
-        let better = match best {
-            Some(best) => self.is_better_offer(&offered, best.held.reached(), best.confirmed),
-            None => self.is_better_than_own(&offered),
-        };
-        if better && let Role::Candidate { best, .. } = &mut self.role {
-            *best = Some(offered);
+        let offered = offered.filter(|offered| match &candidacy.best {
+            Some(best) => self.is_better_offer(offered, best.held.reached(), best.confirmed),
+            None => self.is_better_than_own(offered),
+        });
+        let Role::Candidate(candidacy) = &mut self.role else { unreachable!("just matched") };
+        candidacy.votes.insert(from);
+        candidacy.hesitant.remove(&from);
+        if offered.is_some() {
+            candidacy.best = offered;
+        }
+        if candidacy.was_waited_for() {
+            self.end_election(out);
+        }
+    }
+
+    /// A peer is lost while this replica asks for votes: it need not be waited for.
+    pub(super) fn lose_voter(&mut self, out: &mut Outputs, lost: NodeId) {
+        if let Role::Candidate(candidacy) = &mut self.role
+            && candidacy.hesitant.remove(&lost)
+            && candidacy.was_waited_for()
+        {
+            self.end_election(out);
         }
     }
 
@@ -167,24 +249,37 @@ impl Replica {
             self.stand_down(out, None);
             return self.stand(out);
         }
-        let Role::Candidate { term: own, rejected, .. } = &mut self.role else { return };
-        if *own != term {
+        let Role::Candidate(candidacy) = &mut self.role else { return };
+        if candidacy.term != term {
             return;
         }
-        *rejected = true;
-        if let Some(leader) = leader.filter(|leader| *leader == from) {
-            // There is a primary, and it can be reached.
-            self.heed(out, leader);
-            out.send(leader, Message::Inquire);
+        match leader {
+            Some(leader) if leader == from => {
+                // There is a primary, and it can be reached.
+                self.heed(out, leader);
+                out.send(leader, Message::Inquire);
+            }
+            // It will vote when it has lost that one as well, unless it never does.
+            Some(leader) if self.lost.contains(&leader) => {
+                candidacy.hesitant.insert(from);
+            }
+            _ => candidacy.rejected = true,
         }
     }
 
     /// The time for objections is over.
     pub(super) fn end_election(&mut self, out: &mut Outputs) {
-        let Role::Candidate { term, votes, best, rejected } = &mut self.role else { return };
-        let (term, enough) = (*term, self.setup.votes_needed() <= votes.len());
-        let heard_all = votes.len() == self.setup.members.len();
-        let (best, rejected) = (best.take(), *rejected || self.is_outdated(term, self.setup.me));
+        let Role::Candidate(candidacy) = &mut self.role else { return };
+        let hesitant = !candidacy.hesitant.is_empty();
+        if hesitant && !candidacy.rejected && candidacy.extensions < EXTENSIONS {
+            candidacy.extensions += 1;
+            return out.timer(Timer::ElectionOver, self.election_wait());
+        }
+        let (term, votes) = (candidacy.term, candidacy.votes.len());
+        let (enough, heard_all) =
+            (self.setup.votes_needed() <= votes, votes == self.setup.members.len());
+        let (best, rejected) = (candidacy.best.take(), candidacy.rejected || hesitant);
+        let rejected = rejected || self.is_outdated(term, self.setup.me);
         if rejected || !enough {
             self.failures += 1;
             if !rejected {
@@ -227,6 +322,7 @@ impl Replica {
             return;
         }
         self.role = Role::Backup { leader: Some(leader) };
+        self.petition = None;
         (self.heard, self.unanswered, self.calm) = (false, 0, 1);
         (self.lagged, self.failures) = (0, 0);
         out.timer(Timer::WordOverdue, self.setup.patience);
@@ -247,112 +343,5 @@ impl Replica {
         self.unanswered += 1;
         out.send(leader, Message::Inquire);
         out.timer(Timer::WordOverdue, self.setup.patience);
-    }
-
-    /// A primary said that it is no longer one.
-    pub(super) fn take_resignation(
-        &mut self,
-        out: &mut Outputs,
-        from: NodeId,
-        leader: Option<NodeId>,
-    ) {
-        if self.role != (Role::Backup { leader: Some(from) }) {
-            return;
-        }
-        match leader.filter(|leader| !self.lost.contains(leader)) {
-            // It was named as the one to go on.
-            Some(leader) if leader == self.setup.me => self.stand(out),
-            Some(leader) => {
-                self.heed(out, leader);
-                out.send(leader, Message::Inquire);
-            }
-            None => {
-                self.role = Role::Backup { leader: None };
-                self.wait_for_a_leader(out);
-            }
-        }
-    }
-
-    /// A new life: the others are asked where the execution is.
-    pub(super) fn restart(&mut self, out: &mut Outputs) {
-        if self.standing.final_choice().is_some() {
-            return self.conclude(out);
-        }
-        if self.setup.mode == Mode::Active {
-            let term = Epoch(self.standing.term.0 + 1);
-            self.change(out, Change::Term(term));
-            return self.lead(out, term);
-        }
-        self.role = Role::Backup { leader: None };
-        self.tell_all(out, &Message::RecoveryRequest { head: self.standing.head.clone() });
-        out.timer(Timer::RetryElection, self.setup.election_wait);
-    }
-
-    pub(super) fn help_recovery(&mut self, out: &mut Outputs, from: NodeId, head: &Head) {
-        if self.role == (Role::Backup { leader: Some(from) }) {
-            // Whoever restarts is no longer primary.
-            self.role = Role::Backup { leader: None };
-            self.stand(out);
-        }
-        if self.setup.mode == Mode::Active {
-            return;
-        }
-        let held = self.is_further_than((head, false)).then(|| self.held());
-        out.send(from, Message::RecoveryReply { leader: self.leader(), held });
-    }
-
-    pub(super) fn take_help(
-        &mut self,
-        out: &mut Outputs,
-        from: NodeId,
-        leader: Option<NodeId>,
-        held: Option<Held>,
-    ) {
-        if !matches!(self.role, Role::Backup { .. }) {
-            return;
-        }
-        // Where acknowledgements count, a state is taken over from a primary or with enough votes.
-        if let Some(held) = held.filter(|_| !self.setup.acknowledge) {
-            self.take_state(out, from, held, None);
-        }
-        let reachable = |leader: &NodeId| *leader != self.setup.me && !self.lost.contains(leader);
-        if let Some(leader) = leader.filter(reachable)
-            && self.role == (Role::Backup { leader: None })
-        {
-            self.heed(out, leader);
-            out.send(leader, Message::Inquire);
-        }
-    }
-
-    /// Leaves being primary to others, as long as there are any, or is ready for it again.
-    pub(super) fn retire(&mut self, out: &mut Outputs, retiring: bool) {
-        self.retiring = retiring;
-        if let Some(successor) = self.successor().filter(|_| self.is_elected_mode()) {
-            self.stand_down(out, Some(successor));
-        }
-    }
-
-    /// Who is to go on instead of a replica whose node is about to stop: the highest that can be
-    /// reached, as it would win anyway.
-    fn successor(&self) -> Option<NodeId> {
-        let reachable = self.peers().filter(|peer| !self.lost.contains(peer));
-        reachable.max().filter(|_| self.retiring)
-    }
-
-    /// Stops executing.
-    pub(super) fn stand_down(&mut self, out: &mut Outputs, leader: Option<NodeId>) {
-        if self.leads().is_none() {
-            return;
-        }
-        out.report(Situation::StoodDown);
-        self.wanted = None;
-        self.proposed = None;
-        out.list.push(Output::Stop);
-        self.tell_all(out, &Message::StoodDown { leader });
-        if let Some(leader) = leader {
-            return self.heed(out, leader);
-        }
-        self.role = Role::Backup { leader };
-        self.wait_for_a_leader(out);
     }
 }

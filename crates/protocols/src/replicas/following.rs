@@ -127,12 +127,32 @@ impl Replica {
                 }
                 self.tell_lead(out, from);
             }
-            _ => {
-                // A backup may hold more than a primary that could not ask it. It would never
-                // acknowledge the other line, and what waits for a majority would wait for ever.
-                self.follow(out, from);
-                self.show(out, from);
-            }
+            _ => match self.followed_instead_of(from) {
+                Some(leader) => self.refer(out, from, leader),
+                None => {
+                    // A backup may hold more than a primary that could not ask it. It would never
+                    // acknowledge the other line, and what waits for a majority would wait for
+                    // ever.
+                    self.follow(out, from);
+                    self.show(out, from);
+                }
+            },
+        }
+    }
+
+    /// The primary that this backup follows, if that is another one and can be reached.
+    fn followed_instead_of(&self, other: NodeId) -> Option<NodeId> {
+        let Role::Backup { leader } = self.role else { return None };
+        leader.filter(|leader| *leader != other && !self.lost.contains(leader))
+    }
+
+    /// Tells a primary that lags behind whom to follow, and shows it what that one has reached: if
+    /// it went on from there itself, all it did would be undone.
+    fn refer(&mut self, out: &mut Outputs, lagging: NodeId, leader: NodeId) {
+        self.lagged += 1;
+        if self.lagged.is_power_of_two() {
+            let held = Some(self.held());
+            out.send(lagging, Message::RecoveryReply { leader: Some(leader), held });
         }
     }
 
@@ -179,7 +199,7 @@ impl Replica {
         match &self.role {
             Role::Settling => {}
             Role::Primary { .. } => self.stand_down(out, Some(leader)),
-            Role::Backup { .. } | Role::Candidate { .. } => self.heed(out, leader),
+            Role::Backup { .. } | Role::Candidate(_) => self.heed(out, leader),
         }
         // Whoever heard from it knows that it can be reached.
         self.lost.remove(&leader);

@@ -26,6 +26,8 @@ mod input;
 mod leading;
 mod message;
 mod output;
+mod recovering;
+mod resigning;
 mod settling;
 mod standing;
 #[cfg(test)]
@@ -41,6 +43,7 @@ pub use message::{Asked, Choice, Held, Message};
 pub use output::{Output, Situation};
 pub use standing::{Change, Note, Record, Remnant, Standing, Term, Verdict};
 
+use electing::{Candidacy, Petition};
 use output::Outputs;
 
 /// How replicas of one execution are to behave. The same at all of them, but for `me`.
@@ -109,6 +112,8 @@ pub struct Replica {
     yields_until: Time,
     /// How often in a row it asked for votes and did not get enough.
     failures: u32,
+    /// Who asked for a vote while this replica had a primary.
+    petition: Option<Petition>,
     /// Whether a word of the primary came since it was last looked for.
     heard: bool,
     /// How often the primary was asked for a word in vain.
@@ -144,7 +149,7 @@ enum Role {
     /// It follows, or waits for someone to follow.
     Backup { leader: Option<NodeId> },
     /// It asked for votes.
-    Candidate { term: Epoch, votes: BTreeSet<NodeId>, best: Option<Offer>, rejected: bool },
+    Candidate(Candidacy),
     /// It executes.
     Primary { term: Epoch },
     /// A run was decided on.
@@ -173,6 +178,7 @@ impl Replica {
             ordered: BTreeSet::new(),
             yields_until: Time::from_micros(0),
             failures: 0,
+            petition: None,
             heard: false,
             unanswered: 0,
             lagged: 0,
@@ -247,7 +253,7 @@ impl Replica {
             }
             Message::RequestVote { term, head } => self.take_request(out, from, term, &head),
             Message::Vote { term, held, confirmed, .. } => {
-                self.take_vote(from, term, held.map(|held| Offer { held, confirmed }));
+                self.take_vote(out, from, term, held.map(|held| Offer { held, confirmed }));
             }
             Message::Reject { term, known, leader } => {
                 self.take_rejection(out, from, term, known, leader);
@@ -277,8 +283,13 @@ impl Replica {
     }
 
     fn lose(&mut self, out: &mut Outputs, peer: NodeId) {
-        if self.is_peer(peer) && self.lost.insert(peer) && self.leader() == Some(peer) {
-            self.stand(out);
+        if !self.is_peer(peer) || !self.lost.insert(peer) {
+            return;
+        }
+        if self.leader() == Some(peer) {
+            self.lose_leader(out, peer);
+        } else {
+            self.lose_voter(out, peer);
         }
     }
 
@@ -369,7 +380,7 @@ impl Replica {
         match &self.role {
             Role::Backup { leader } => *leader,
             Role::Primary { .. } => Some(self.setup.me),
-            Role::Candidate { .. } | Role::Settling => None,
+            Role::Candidate(_) | Role::Settling => None,
         }
     }
 
@@ -388,7 +399,7 @@ impl Replica {
 
     /// Whether it has asked for votes and does not have enough.
     pub const fn seeks_votes(&self) -> bool {
-        matches!(self.role, Role::Candidate { .. } | Role::Backup { leader: None })
+        matches!(self.role, Role::Candidate(_) | Role::Backup { leader: None })
     }
 
     /// Everything it may not forget.

@@ -181,6 +181,8 @@ pub struct Times {
     pub heartbeat: Duration,
     /// After how long without a word a node counts as lost.
     pub lost_after: Duration,
+    /// After how long without anything on its disk a node that has something to write counts as lost.
+    pub stuck_after: Duration,
     /// How long a candidate waits for objections, if its execution does not say.
     pub election_wait: Duration,
     /// After how long something is asked for again.
@@ -192,6 +194,7 @@ impl Default for Times {
         Self {
             heartbeat: Duration::from_millis(150),
             lost_after: Duration::from_millis(600),
+            stuck_after: Duration::from_secs(2),
             election_wait: Duration::from_millis(200),
             patience: Duration::from_millis(400),
         }

@@ -1,5 +1,10 @@
 //! Which other nodes can be reached: heartbeats between nodes, not between executions, so that an
 //! idle execution costs nothing.
+//!
+//! Heartbeats wait for no disk, but say how long the sender's has taken nothing: a node whose disk
+//! stands still can acknowledge nothing and lead nothing, and counts as lost although it speaks.
+//! Silence is noticed when it has lasted too long, not at the next heartbeat, so that those who lose
+//! the same node lose it at about the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,6 +27,14 @@ pub(in crate::engine) struct Peers {
 struct Peer {
     heard: Time,
     lost: bool,
+    /// Whether it said that its disk stands still.
+    stuck: bool,
+}
+
+impl Peer {
+    const fn met(now: Time) -> Self {
+        Self { heard: now, lost: false, stuck: false }
+    }
 }
 
 impl Peers {
@@ -30,7 +43,7 @@ impl Peers {
         self.informed = true;
         self.known.retain(|peer, _| others.contains(peer));
         for peer in others {
-            self.known.entry(*peer).or_insert(Peer { heard: now, lost: false });
+            self.known.entry(*peer).or_insert(Peer::met(now));
         }
     }
 
@@ -39,7 +52,7 @@ impl Peers {
         if self.known.contains_key(&node) || self.removed.contains(&node) {
             return false;
         }
-        self.known.insert(node, Peer { heard: now, lost: false });
+        self.known.insert(node, Peer::met(now));
         true
     }
 
@@ -63,7 +76,14 @@ impl Peers {
     pub(in crate::engine) fn hear(&mut self, now: Time, from: NodeId) -> bool {
         let Some(peer) = self.known.get_mut(&from) else { return false };
         peer.heard = peer.heard.max(now);
-        std::mem::take(&mut peer.lost)
+        !peer.stuck && std::mem::take(&mut peer.lost)
+    }
+
+    /// A peer said whether its disk stands still; says whether that is why it counts as lost now.
+    pub(in crate::engine) fn note_disk(&mut self, from: NodeId, stuck: bool) -> bool {
+        let Some(peer) = self.known.get_mut(&from) else { return false };
+        peer.stuck = stuck;
+        stuck && !std::mem::replace(&mut peer.lost, true)
     }
 
     pub(in crate::engine) fn is_known(&self, node: NodeId) -> bool {
@@ -79,7 +99,12 @@ impl Peers {
     }
 
     /// When a heartbeat is to be sent or missed next.
-    pub(in crate::engine) fn next_beat(&self, interval: Duration) -> Option<Time> {
+    pub(in crate::engine) fn next(&self, interval: Duration, patience: Duration) -> Option<Time> {
+        let heard = self.known.values().filter(|peer| !peer.lost).map(|peer| peer.heard);
+        heard.map(|heard| heard.after(patience)).chain(self.next_beat(interval)).min()
+    }
+
+    fn next_beat(&self, interval: Duration) -> Option<Time> {
         if self.known.is_empty() {
             return None;
         }
@@ -134,6 +159,30 @@ mod tests {
         assert!(peers.is_lost(NodeId(2)) && !peers.is_lost(NodeId(3)));
         assert!(peers.hear(start.after(BEAT * 6), NodeId(2)));
         assert!(!peers.is_lost(NodeId(2)));
+    }
+
+    #[test]
+    fn silence_is_noticed_when_it_has_lasted_too_long_and_not_at_the_next_beat() {
+        let start = Time::from_millis(1000);
+        let mut peers = peers(start);
+        let heard = start.after(BEAT / 3);
+        peers.hear(heard, NodeId(2));
+        peers.hear(heard, NodeId(3));
+        assert!(peers.beats(start.after(BEAT * 5), BEAT));
+        assert_eq!(peers.next(BEAT, BEAT * 5), Some(heard.after(BEAT * 5)));
+        assert_eq!(peers.missed(heard.after(BEAT * 5), BEAT * 5), [NodeId(2), NodeId(3)]);
+        assert_eq!(peers.next(BEAT, BEAT * 5), Some(start.after(BEAT * 6)), "nobody is left");
+    }
+
+    #[test]
+    fn a_peer_whose_disk_stands_still_is_lost_until_it_says_otherwise() {
+        let start = Time::from_millis(1000);
+        let mut peers = peers(start);
+        assert!(peers.note_disk(NodeId(2), true) && peers.is_lost(NodeId(2)));
+        assert!(!peers.note_disk(NodeId(2), true), "that is no news");
+        assert!(!peers.hear(start, NodeId(2)) && peers.is_lost(NodeId(2)), "though it speaks");
+        assert!(!peers.note_disk(NodeId(2), false));
+        assert!(peers.hear(start, NodeId(2)) && !peers.is_lost(NodeId(2)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What comes in from other nodes.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use outlast_lineage::{Digest, ExecutionId, NodeId};
 use outlast_protocols::{replicas, two_phase};
@@ -43,6 +44,9 @@ impl Engine {
             return;
         };
         self.counters.messages += 1;
+        if let Envelope::Heartbeat(_, still) = &envelope {
+            self.judge_disk(from, still.unwrap_or(0));
+        }
         if self.peers.hear(step.now, from) {
             self.tell_holders_of(from, &replicas::Input::PeerFound(from));
         }
@@ -51,7 +55,7 @@ impl Engine {
 
     fn open(&mut self, step: &mut Step, from: NodeId, envelope: Envelope) {
         match envelope {
-            Envelope::Heartbeat(_) => {}
+            Envelope::Heartbeat(..) => {}
             Envelope::Gossip(bytes) => self.take_gossip(step, from, bytes.into()),
             Envelope::Removed(nodes) => self.remove_peers(step, &nodes.into_iter().collect()),
             Envelope::WantDefinition(digest) => self.give_to_peer(step, from, digest),
@@ -132,19 +136,31 @@ impl Engine {
     /// Sends heartbeats that are due, and finds out who has been silent for too long.
     pub(in crate::engine) fn beat(&mut self, step: &mut Step) {
         let times = self.options.times.clone();
-        if !self.peers.beats(step.now, times.heartbeat) {
-            return;
-        }
+        let due = self.peers.beats(step.now, times.heartbeat);
         // A node that cannot write anything down cannot be primary either: it falls silent.
-        if !self.storage_full {
-            let message = Envelope::Heartbeat(self.author.epoch).encode();
+        if due && !self.storage_full {
+            let still = self.certain.still(step.now).as_millis();
+            let still = u64::try_from(still).ok().filter(|still| 0 < *still);
+            let message = Envelope::Heartbeat(self.author.epoch, still).encode();
             for to in self.peers.all() {
                 step.order(None, Action::Send { to, message: message.clone() });
             }
         }
         for peer in self.peers.missed(step.now, times.lost_after) {
-            self.counters.peers_lost += 1;
-            self.tell_holders_of(peer, &replicas::Input::PeerLost(peer));
+            self.lose_peer(peer);
+        }
+    }
+
+    fn lose_peer(&mut self, peer: NodeId) {
+        self.counters.peers_lost += 1;
+        self.tell_holders_of(peer, &replicas::Input::PeerLost(peer));
+    }
+
+    /// A peer said for how many milliseconds its disk has taken nothing.
+    fn judge_disk(&mut self, peer: NodeId, still: u64) {
+        let stuck = self.options.times.stuck_after <= Duration::from_millis(still);
+        if self.peers.note_disk(peer, stuck) {
+            self.lose_peer(peer);
         }
     }
 

@@ -16,9 +16,10 @@ const WIRE_VERSION: u8 = 1;
 /// What one engine says to another.
 #[derive(Clone, Debug, Encode, Decode)]
 pub(in crate::engine) enum Envelope {
-    /// The sender is alive, in this life.
+    /// The sender is alive, in this life; and for how many milliseconds its disk has taken nothing of
+    /// what there was to write.
     #[n(0)]
-    Heartbeat(#[n(0)] Epoch),
+    Heartbeat(#[n(0)] Epoch, #[n(1)] Option<u64>),
     /// Hold this execution as one of its replicas (the paper's EXEC).
     #[n(1)]
     Begin(#[n(0)] Box<Begin>),

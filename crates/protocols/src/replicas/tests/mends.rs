@@ -356,6 +356,7 @@ fn a_backup_looks_after_its_primary() {
 fn a_primary_takes_over_a_further_state_of_its_backup() {
     let mut backup = begun(setup(1, 3, 1));
     receive(&mut backup, 2, state(2, head(&[(2, 2, 5)], 4)));
+    lose(&mut backup, 2);
     let outputs = receive(&mut backup, 3, lead(3, head(&[(3, 3, 2)], 1)));
     let [shown @ Message::State { term: None, .. }] = said_to(&outputs, 3)[..] else {
         panic!("{outputs:?}")
