@@ -3,6 +3,7 @@
 //! `Node::start` opens a data directory and drives an engine with it; everything else asks through
 //! the `NodeHandle` it returns.
 
+mod bell;
 mod clock;
 pub mod cluster;
 mod configuration;

@@ -6,7 +6,7 @@
 //! answers are bounded by the calls that were ordered, and messages of other nodes by `network`.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use outlast_engine::{Ask, Caller, Reply};
@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use super::Counts;
 use super::checkpoints::Stored;
 use super::network::Batch;
+use crate::bell::Bell;
 use crate::cluster::Cluster;
 use crate::journal::Event;
 
@@ -70,7 +71,7 @@ pub(crate) struct Marks {
 /// Where the driver's work arrives.
 pub(crate) struct Inbox {
     state: Mutex<State>,
-    filled: Condvar,
+    filled: Bell,
     asks_max: usize,
 }
 
@@ -98,7 +99,7 @@ impl Inbox {
     pub(crate) fn new(asks_max: usize) -> Self {
         let marks = Marks { durable: 0, storage: Storage::Accepting };
         let state = State { messages: Vec::new(), asks: 0, marks, marked: false, closed: false };
-        Self { state: Mutex::new(state), filled: Condvar::new(), asks_max }
+        Self { state: Mutex::new(state), filled: Bell::default(), asks_max }
     }
 
     /// The state is whole between any two statements, so a panic elsewhere does not spoil it.
@@ -111,7 +112,7 @@ impl Inbox {
         let mut state = self.lock();
         if !state.closed {
             state.messages.push(message);
-            self.filled.notify_one();
+            self.filled.ring(state);
         }
     }
 
@@ -126,7 +127,7 @@ impl Inbox {
         }
         state.asks += 1;
         state.messages.push(message);
-        self.filled.notify_one();
+        self.filled.ring(state);
         Ok(())
     }
 
@@ -141,22 +142,17 @@ impl Inbox {
             Event::Poisoned { reason } => state.marks.storage = Storage::Failed(reason),
         }
         state.marked = true;
-        self.filled.notify_one();
+        self.filled.ring(state);
     }
 
     /// Moves all messages to the end of a list, after waiting for something to arrive for at most
     /// the time given; nothing is for ever.
     pub(crate) fn take(&self, messages: &mut Vec<Message>, wait: Option<Duration>) -> Marks {
         let is_quiet = |state: &mut State| state.messages.is_empty() && !state.marked;
-        let state = self.lock();
-        let mut state = match wait {
-            Some(Duration::ZERO) => state,
-            Some(time) => {
-                let waited = self.filled.wait_timeout_while(state, time, is_quiet);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => self.filled.wait_while(state, is_quiet).unwrap_or_else(PoisonError::into_inner),
-        };
+        let mut state = self.lock();
+        if wait != Some(Duration::ZERO) {
+            state = self.filled.wait_while(state, wait, is_quiet);
+        }
         state.marked = false;
         state.asks = 0;
         messages.append(&mut state.messages);

@@ -3,11 +3,12 @@
 //! Appending encodes the frame straight into the buffer, so a record is copied once on its way to
 //! the disk. What is in the buffer when the writer takes it becomes one batch: one write, one sync.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::JournalError;
 use super::frame::{self, Frame, Kind, OVERHEAD, RECORD_BYTES_MAX};
+use crate::bell::Bell;
 
 /// Shared by those who append and the writer.
 #[derive(Debug)]
@@ -16,11 +17,11 @@ pub(super) struct Queue {
     bytes_max: usize,
     state: Mutex<State>,
     /// The writer has something to do.
-    filled: Condvar,
+    filled: Bell,
     /// There is room in the buffer again.
-    drained: Condvar,
+    drained: Bell,
     /// The durable mark or the condition has changed.
-    settled: Condvar,
+    settled: Bell,
 }
 
 #[derive(Debug)]
@@ -73,19 +74,15 @@ impl Queue {
             salt,
             bytes_max,
             state: Mutex::new(state),
-            filled: Condvar::new(),
-            drained: Condvar::new(),
-            settled: Condvar::new(),
+            filled: Bell::default(),
+            drained: Bell::default(),
+            settled: Bell::default(),
         }
     }
 
     /// The state is whole between any two statements, so a panic elsewhere does not spoil it.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        condition.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn salt(&self) -> u32 {
@@ -110,11 +107,12 @@ impl Queue {
             frame::encode(&mut state.pending, self.salt, &frame);
             state.next += 1;
         }
+        let last = state.next - 1;
         if was_empty && !state.pending.is_empty() {
             state.pending_since = Some(Instant::now());
-            self.filled.notify_one();
+            self.filled.ring(state);
         }
-        Ok(state.next - 1)
+        Ok(last)
     }
 
     /// Waits for room while the disk is merely slow; a full disk is the caller's to know.
@@ -128,7 +126,7 @@ impl Queue {
                 return Ok(state);
             }
             state.condition.check()?;
-            state = Self::wait(&self.drained, state);
+            state = self.drained.wait(state);
         }
     }
 
@@ -137,7 +135,7 @@ impl Queue {
         let mut state = self.lock();
         while state.durable < position {
             state.condition.check()?;
-            state = Self::wait(&self.settled, state);
+            state = self.settled.wait(state);
         }
         Ok(())
     }
@@ -166,8 +164,9 @@ impl Queue {
     }
 
     pub(super) fn close(&self) {
-        self.lock().closing = true;
-        self.filled.notify_all();
+        let mut state = self.lock();
+        state.closing = true;
+        self.filled.ring(state);
     }
 
     /// For the writer: waits for records and takes all there are, leaving an empty buffer in their
@@ -180,12 +179,13 @@ impl Queue {
             if state.closing {
                 return None;
             }
-            state = Self::wait(&self.filled, state);
+            state = self.filled.wait(state);
         }
         state.batch = state.next;
         state.writing_since = state.pending_since.take();
-        self.drained.notify_all();
-        Some(std::mem::replace(&mut state.pending, empty))
+        let batch = std::mem::replace(&mut state.pending, empty);
+        self.drained.ring(state);
+        Some(batch)
     }
 
     /// For the writer: everything up to here is on disk.
@@ -195,7 +195,7 @@ impl Queue {
         state.durable = durable;
         state.condition = Condition::Accepting;
         state.syncs += 1;
-        self.settled.notify_all();
+        self.settled.ring(state);
     }
 
     /// For the writer: there is no room on the disk.
@@ -209,14 +209,15 @@ impl Queue {
     }
 
     fn change(&self, condition: Condition) {
-        self.lock().condition = condition;
-        self.settled.notify_all();
-        self.drained.notify_all();
+        let mut state = self.lock();
+        state.condition = condition;
+        self.settled.ring(state);
+        self.drained.ring(self.lock());
     }
 
     /// For the writer: lets some time pass. Says whether to go on.
     pub(super) fn pause(&self, time: Duration) -> bool {
-        let waited = self.filled.wait_timeout_while(self.lock(), time, |state| !state.closing);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.closing
+        let state = self.filled.wait_while(self.lock(), Some(time), |state| !state.closing);
+        !state.closing
     }
 }
