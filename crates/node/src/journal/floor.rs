@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::segment::fill_with_zeros;
 
@@ -21,7 +21,7 @@ use super::segment::fill_with_zeros;
 const LOG_BYTES: u64 = 64 * 1024 * 1024;
 
 /// What the bare log reached.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FloorReport {
     /// Threads that appended.

@@ -1,11 +1,13 @@
 //! Workflows of durable in-process steps, and the floor below them.
 //!
-//! Each measurement has a new node with a new journal, sync on. A client is a loop that starts one
+//! Each measurement has a new process and in it a new node with a new journal, sync on, so that no
+//! figure has what another one left behind in it. A client is a loop that starts one
 //! workflow and waits for its end. Then the floor does the same number and size of writes with the
 //! same concurrency in the same directory, so that both see the same disk.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -14,7 +16,7 @@ use outlast_expressions::value;
 use outlast_languages::openworkflow;
 use outlast_node::journal::{FloorReport, bench_floor};
 use outlast_node::{Configuration, Node, NodeHandle, random};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::measure;
 use super::scratch::Scratch;
@@ -44,7 +46,7 @@ pub(super) struct Arguments {
 }
 
 /// The figures of one concurrency.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Figures {
     concurrency: usize,
@@ -65,6 +67,8 @@ struct Figures {
     floor: FloorReport,
     /// Steps of workflows per second, had the floor run them.
     floor_steps_per_second: f64,
+    /// The same per second of the processor time that the floor used.
+    floor_steps_per_cpu_second: f64,
     p50_to_floor: f64,
     steps_to_floor: f64,
 }
@@ -91,7 +95,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         println!("{}", headings());
     }
     for concurrency in &arguments.concurrency {
-        let figures = measure_one(arguments, &scratch, *concurrency)?;
+        let figures = match arguments.concurrency.len() {
+            1 => measure_one(arguments, &scratch, *concurrency)?,
+            _ => measure_apart(arguments, &scratch, *concurrency)?,
+        };
         if !arguments.json {
             println!("{}", line(&figures));
         }
@@ -101,6 +108,29 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         println!("{}", serde_json::to_string_pretty(&all)?);
     }
     Ok(Exit::Completed)
+}
+
+/// Measures one concurrency in a process of its own.
+fn measure_apart(
+    arguments: &Arguments,
+    scratch: &Scratch,
+    concurrency: usize,
+) -> anyhow::Result<Figures> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["bench", "steps", "--json", "--data"])
+        .arg(scratch.path())
+        .args(["--concurrency", &concurrency.to_string()])
+        .args(["--steps", &arguments.steps.to_string()])
+        .args(["--seconds", &arguments.seconds.to_string()])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start a process to measure in")?;
+    if !output.status.success() {
+        bail!("the process that measured ended with {}", output.status);
+    }
+    let figures: [Figures; 1] = serde_json::from_slice(&output.stdout)?;
+    let [figures] = figures;
+    Ok(figures)
 }
 
 fn measure_one(
@@ -118,17 +148,25 @@ fn measure_one(
     let records = measured.records as f64 / workflows as f64;
     let bytes = measured.record_bytes as f64 / measured.records as f64;
     let writes = (records.round() as usize, bytes.round() as usize);
+    let cpu = measure::cpu_time();
     let floor = bench_floor(scratch.path(), concurrency, writes.0, writes.1, duration)
         .context("cannot measure the floor")?;
-    Ok(figures(measured, floor, arguments.steps, concurrency))
+    let floor_cpu = measure::cpu_time() - cpu;
+    Ok(figures(measured, (floor, floor_cpu), arguments.steps, concurrency))
 }
 
-fn figures(measured: Measured, floor: FloorReport, steps: usize, concurrency: usize) -> Figures {
+fn figures(
+    measured: Measured,
+    (floor, floor_cpu): (FloorReport, Duration),
+    steps: usize,
+    concurrency: usize,
+) -> Figures {
     let workflows = measured.latencies.len() as u64;
     let (count, seconds) = (workflows as f64, measured.seconds);
     let cpu_seconds = measured.cpu.as_secs_f64();
     let steps_per_second = count * steps as f64 / seconds;
-    let floor_steps_per_second = (floor.workflows * steps as u64) as f64 / floor.seconds;
+    let floor_steps = (floor.workflows * steps as u64) as f64;
+    let floor_steps_per_second = floor_steps / floor.seconds;
     let p50_ms = measure::quantile_ms(&measured.latencies, 0.5);
     Figures {
         concurrency,
@@ -146,6 +184,7 @@ fn figures(measured: Measured, floor: FloorReport, steps: usize, concurrency: us
         steps_per_cpu_second: count * steps as f64 / cpu_seconds,
         resident_megabytes: measured.resident_megabytes,
         floor_steps_per_second,
+        floor_steps_per_cpu_second: floor_steps / floor_cpu.as_secs_f64(),
         p50_to_floor: p50_ms / floor.p50_ms,
         steps_to_floor: steps_per_second / floor_steps_per_second,
         floor,
@@ -260,7 +299,7 @@ pub(super) fn document(steps: usize) -> String {
 
 fn headings() -> String {
     format!(
-        "{:>11} {:>11} {:>9} {:>8} {:>8} {:>7} {:>11} {:>7} | {:>9} {:>9} | {:>8} {:>9}",
+        "{:>11} {:>11} {:>9} {:>8} {:>8} {:>7} {:>11} {:>7} | {:>9} {:>9} {:>11} | {:>8} {:>9}",
         "concurrency",
         "workflows/s",
         "steps/s",
@@ -271,6 +310,7 @@ fn headings() -> String {
         "rss MB",
         "floor p50",
         "steps/s",
+        "steps/cpu s",
         "p50 / it",
         "steps / it"
     )
@@ -278,7 +318,7 @@ fn headings() -> String {
 
 fn line(figures: &Figures) -> String {
     format!(
-        "{:>11} {:>11.0} {:>9.0} {:>8.2} {:>8.2} {:>7.2} {:>11.0} {:>7} | {:>9.2} {:>9.0} | {:>8.2} {:>9.0}%",
+        "{:>11} {:>11.0} {:>9.0} {:>8.2} {:>8.2} {:>7.2} {:>11.0} {:>7} | {:>9.2} {:>9.0} {:>11.0} | {:>8.2} {:>9.0}%",
         figures.concurrency,
         figures.workflows_per_second,
         figures.steps_per_second,
@@ -289,6 +329,7 @@ fn line(figures: &Figures) -> String {
         measure::optional(figures.resident_megabytes, 1),
         figures.floor.p50_ms,
         figures.floor_steps_per_second,
+        figures.floor_steps_per_cpu_second,
         figures.p50_to_floor,
         figures.steps_to_floor * 100.0,
     )
