@@ -180,8 +180,8 @@ fn instructions(shape: &str, count: usize, events: usize, snapshot: &Path) -> f6
     digits.trim().parse().expect("a count is a number")
 }
 
-/// How many iterations are many: a million, or a tenth of that in a debug build, which is slow.
-const TURNS: usize = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+/// How many iterations are many.
+const TURNS: usize = 1_000_000;
 /// What a delta may hold that says no more than how far a loop has come.
 const DELTA_BYTES_MAX: usize = 600;
 
