@@ -12,6 +12,7 @@ use std::time::Duration;
 use outlast_engine::{Ask, Caller, Refusal, Reply, StartAsk, Survival, Which, WorkflowVersion};
 use outlast_expressions::Value;
 use outlast_lineage::ExecutionId;
+use outlast_workflow::program::bundle;
 use outlast_workflow::{Outcome, Program};
 
 /// What is to be done in the world.
@@ -55,6 +56,18 @@ impl Plan {
         let mut programs = self.definitions.iter().map(|(program, _)| &**program);
         programs
             .find(|program| program.namespace == start.namespace && program.name == start.workflow)
+    }
+
+    /// The program of an execution to be started, together with all that it runs.
+    pub(crate) fn bundle_of(&self, start: &StartPlan) -> Option<Arc<Program>> {
+        let find = |namespace: &str, name: &str, _: &str| {
+            let mut programs = self.definitions.iter().map(|(program, _)| program);
+            let named = |it: &&Arc<Program>| it.namespace == namespace && it.name == name;
+            programs.find(named).cloned().ok_or(())
+        };
+        let root = find(&start.namespace, &start.workflow, "").ok()?;
+        let members = bundle::gather(&root, find).ok()?;
+        Some(Arc::new(bundle::link(root.digest, &root, &members)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Executions that several real nodes hold: processes, sockets and disks, killed and started again.
 
+mod nested;
 mod nodes;
 
 use std::collections::BTreeMap;

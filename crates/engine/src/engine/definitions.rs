@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use outlast_lineage::Digest;
 use outlast_workflow::Program;
+use outlast_workflow::program::bundle;
 
 use crate::{Definition, DefinitionSummary, Position, WorkflowVersion};
 
@@ -12,6 +13,8 @@ use crate::{Definition, DefinitionSummary, Position, WorkflowVersion};
 #[derive(Debug)]
 pub(super) struct Defined {
     pub(super) definition: Definition,
+    /// The digest of the document itself, without what is bundled with it.
+    pub(super) document: Digest,
     pub(super) text: Arc<str>,
     pub(super) namespace: Arc<str>,
     pub(super) program: Arc<Program>,
@@ -34,14 +37,21 @@ impl Definitions {
         program: Arc<Program>,
         position: Position,
     ) {
-        let text = Arc::from(std::mem::take(&mut definition.text));
+        let text: Arc<str> = Arc::from(std::mem::take(&mut definition.text));
         let namespace = Arc::from(definition.namespace.as_str());
-        self.versions
-            .entry((definition.namespace.clone(), definition.name.clone()))
-            .or_default()
-            .insert(Precedence::of(&definition.version), definition.digest);
         let digest = definition.digest;
-        let defined = Defined { definition, text, namespace, program, position };
+        // A bundle is meant by nobody: whoever names its workflow means the document.
+        let document = match bundle::is_bundle(&text) {
+            true => Digest::of(bundle::split(&text).0.as_bytes()),
+            false => {
+                self.versions
+                    .entry((definition.namespace.clone(), definition.name.clone()))
+                    .or_default()
+                    .insert(Precedence::of(&definition.version), digest);
+                digest
+            }
+        };
+        let defined = Defined { definition, document, text, namespace, program, position };
         self.by_digest.insert(digest, Arc::new(defined));
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use outlast_expressions::Value;
 use outlast_lineage::{Digest, ExecutionId};
+use outlast_workflow::program::bundle;
 use outlast_workflow::{Execution, Program, Start};
 
 use super::certain::Before;
@@ -12,10 +13,10 @@ use super::custody::Begin;
 use super::definitions::Defined;
 use super::entry::{Entry, Origin, State, encode_state};
 use super::running::sent_by;
-use super::{Engine, Step, sizes};
+use super::{Engine, Step, Work, sizes};
 use crate::{
-    Caller, Condition, Definition, Parent, Position, Quota, RecordKind, Refusal, Reply, StartAsk,
-    Started, Subject, Survival, WorkflowVersion,
+    Ask, Caller, Condition, Definition, Parent, Position, Quota, RecordKind, Refusal, Reply,
+    StartAsk, Started, Subject, Survival, WorkflowVersion,
 };
 
 /// An execution that may be started: everything has been checked.
@@ -46,6 +47,10 @@ impl Engine {
         let (bytes, limit) = (text.len(), self.options.limits.definition_bytes);
         if bytes > limit {
             return Err(Refusal::TooLarge { what: "the definition", bytes, limit });
+        }
+        if bundle::is_bundle(text) {
+            let reason = "a definition is one document; what it runs is registered on its own";
+            return Err(Refusal::Invalid(reason.to_owned()));
         }
         let digest = program.digest;
         if let Some(known) = self.definitions.get(&digest) {
@@ -111,8 +116,19 @@ impl Engine {
             return Err(Refusal::UnknownDefinition(what));
         };
         self.check_quota(&ask.namespace)?;
-        let (execution, definition) = (ask.id, defined.definition.digest);
         let survival = ask.survival.clone().unwrap_or_else(|| Survival::of(&defined.program));
+        let defined = match survival.is_replicated() {
+            false => defined,
+            true => match self.bundled(step, &defined)? {
+                Some(bundled) => bundled,
+                None => {
+                    let ask = Box::new(Ask::Start(Box::new(ask)));
+                    self.queue_own(Work::Answer { caller, ask });
+                    return Ok(());
+                }
+            },
+        };
+        let (execution, definition) = (ask.id, defined.definition.digest);
         let StartAsk { id, name, input, salt, .. } = ask;
         if survival.is_replicated() {
             let terms = self.choose_members(id, &survival)?;
@@ -230,7 +246,7 @@ fn is_meant(defined: &Defined, ask: &StartAsk) -> bool {
         // `latest` was decided when it was started; it stays what it was then.
         WorkflowVersion::Latest => true,
         WorkflowVersion::Exactly(version) => *version == known.version,
-        WorkflowVersion::Digest(digest) => *digest == known.digest,
+        WorkflowVersion::Digest(digest) => [known.digest, defined.document].contains(digest),
     };
     version && known.namespace == ask.namespace && known.name == ask.workflow
 }

@@ -56,18 +56,19 @@ impl Cluster {
 
     /// Starts an execution that all nodes hold, at the highest.
     pub(crate) fn start(&mut self, program: &Program, id: ExecutionId, survival: Survival) {
-        let ask = Ask::Start(Box::new(StartAsk {
-            id,
-            name: None,
-            namespace: program.namespace.clone(),
-            workflow: program.name.clone(),
-            version: WorkflowVersion::Exactly(program.version.clone()),
-            input: Value::Null,
-            salt: [7; 16],
-            survival: Some(survival),
-        }));
         let highest = self.nodes.len() as u64;
-        self.node(highest).send(ask);
+        self.node(highest).send(start_of(program, id, survival));
+    }
+
+    /// The same, and says what was answered.
+    pub(crate) fn ask_start(
+        &mut self,
+        program: &Program,
+        id: ExecutionId,
+        survival: Survival,
+    ) -> outlast_engine::Reply {
+        let highest = self.nodes.len() as u64;
+        self.node(highest).ask(start_of(program, id, survival))
     }
 
     /// Cuts a node off from all others, or some of them.
@@ -193,6 +194,19 @@ impl Cluster {
     pub(crate) fn count(&self, kind: u8) -> usize {
         self.delivered.iter().filter(|(_, _, it)| *it == kind).count()
     }
+}
+
+fn start_of(program: &Program, id: ExecutionId, survival: Survival) -> Ask {
+    Ask::Start(Box::new(StartAsk {
+        id,
+        name: None,
+        namespace: program.namespace.clone(),
+        workflow: program.name.clone(),
+        version: WorkflowVersion::Exactly(program.version.clone()),
+        input: Value::Null,
+        salt: [7; 16],
+        survival: Some(survival),
+    }))
 }
 
 /// The kinds of envelopes, by their number on the wire.

@@ -14,7 +14,7 @@ use outlast_expressions::{Value, value};
 use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
 use outlast_workflow::program::{
     Class, EventFilter, EventStrategy, Flow, Kind, OnFault, Place, ReadMode, Service, Task,
-    Template, Traits, Transform,
+    Template, Traits, Transform, bundle,
 };
 use outlast_workflow::{Answer, Program, Request, Target, TaskId, Ticket};
 
@@ -124,6 +124,7 @@ pub(crate) fn raw_program(
         on_fault: OnFault::Leave,
         secrets: Vec::new(),
         extension: Value::Null,
+        linked: Default::default(),
     })
 }
 
@@ -137,6 +138,8 @@ pub(crate) struct Driver {
     pub(crate) alarm: Option<Time>,
     pub(crate) replies: BTreeMap<Caller, Reply>,
     pub(crate) library: BTreeMap<Digest, Arc<Program>>,
+    /// Programs by their texts, for bundles.
+    texts: BTreeMap<String, Arc<Program>>,
     pub(crate) options: EngineOptions,
     /// States the engine asked for.
     pub(crate) fetches: VecDeque<ExecutionId>,
@@ -169,6 +172,7 @@ impl Driver {
             alarm: None,
             replies: BTreeMap::new(),
             library: BTreeMap::new(),
+            texts: BTreeMap::new(),
             options,
             fetches: VecDeque::new(),
             sent: VecDeque::new(),
@@ -182,10 +186,8 @@ impl Driver {
     /// Stops the node and starts it again with what it stored.
     pub(crate) fn restart(&mut self) -> Vec<Output> {
         let (snapshots, journal) = (self.snapshots.values().cloned(), self.journal.clone());
-        let library = &self.library;
-        let mut compile = |definition: &Definition| {
-            library.get(&definition.digest).cloned().ok_or_else(|| "unknown".to_owned())
-        };
+        let (library, texts) = (&self.library, &self.texts);
+        let mut compile = |definition: &Definition| compiled(library, texts, definition);
         let (engine, outputs) =
             Engine::recover(self.options.clone(), self.now, snapshots, journal, &mut compile)
                 .unwrap();
@@ -203,6 +205,13 @@ impl Driver {
         let outputs = self.engine.step(self.now, input);
         self.engine.assert_invariants();
         self.carry_out(&outputs);
+        for output in &outputs {
+            if let Action::Compile(definition) = &output.action
+                && let Ok(program) = compiled(&self.library, &self.texts, definition)
+            {
+                self.step(Input::Compiled { definition: definition.clone(), program });
+            }
+        }
         outputs
     }
 
@@ -270,6 +279,13 @@ impl Driver {
         self.ask(Ask::Define { program: Arc::clone(program), text: Arc::from("the text") })
     }
 
+    /// The same with a text of its own: it can be part of a bundle.
+    pub(crate) fn define_as(&mut self, program: &Arc<Program>, text: &str) -> Reply {
+        self.library.insert(program.digest, Arc::clone(program));
+        self.texts.insert(text.to_owned(), Arc::clone(program));
+        self.ask(Ask::Define { program: Arc::clone(program), text: Arc::from(text) })
+    }
+
     pub(crate) fn start(&mut self, program: &Program, id: ExecutionId) -> Reply {
         self.ask(start_of(program, id))
     }
@@ -311,6 +327,21 @@ impl Driver {
         match self.ask(Ask::List(filter)) {
             Reply::Listed { executions, .. } => executions,
             other => panic!("not listed: {other:?}"),
+        }
+    }
+}
+
+/// The program of a definition, or of a bundle of them.
+fn compiled(
+    library: &BTreeMap<Digest, Arc<Program>>,
+    texts: &BTreeMap<String, Arc<Program>>,
+    definition: &Definition,
+) -> Result<Arc<Program>, String> {
+    let unknown = || "unknown".to_owned();
+    match library.get(&definition.digest) {
+        Some(program) => Ok(Arc::clone(program)),
+        None => {
+            bundle::compile(&definition.text, |text| texts.get(text).cloned().ok_or_else(unknown))
         }
     }
 }

@@ -17,7 +17,7 @@ mod tasks;
 use std::sync::Arc;
 
 use outlast_workflow::Program;
-use outlast_workflow::program::{Place, check as program_check};
+use outlast_workflow::program::{Place, bundle, check as program_check};
 
 use crate::text::{self, Cursor};
 use crate::{Diagnostic, Report, Severity};
@@ -44,8 +44,12 @@ pub fn check(file: &str, text: &str) -> Report {
     Report::new(file, found, Some(lowered.program))
 }
 
-/// Compiles a document that is accepted; the report says why it is not.
+/// Compiles a document that is accepted, or a bundle of them; the report says why it is not.
 pub fn compile(text: &str) -> Result<Arc<Program>, Report> {
+    bundle::compile(text, compile_document)
+}
+
+fn compile_document(text: &str) -> Result<Arc<Program>, Report> {
     let report = check("workflow", text);
     match report.program {
         Some(program) => Ok(program),

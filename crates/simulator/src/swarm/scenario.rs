@@ -28,6 +28,9 @@ const WINDOWS: [Duration; 3] =
 /// How many executions there are at most.
 const EXECUTIONS_MAX: u64 = 4;
 
+/// In how many worlds of a thousand a flow is drawn that came later than the first ones.
+const LATE_FLOWS: u64 = 300;
+
 const NETWORKS: [Latency; 5] = [
     Latency::Constant(500),
     Latency::Uniform(200, 800),
@@ -82,7 +85,7 @@ impl Scenario {
     /// Draws a world for a seed.
     pub fn draw(seed: u64, wanted: &Wanted, flows: &[Workload]) -> Self {
         let mut random = Random::apart(seed, 1);
-        let flow = random.pick(flows);
+        let flow = draw_flow(seed, &mut random, flows);
         let drawn = *random.pick(&STRATEGIES);
         let strategy = wanted.strategy.unwrap_or(drawn);
         let least = if strategy == Strategy::None { 1 } else { 2 };
@@ -103,6 +106,15 @@ impl Scenario {
         options.faults = draw_faults(seed, wanted, &survival, (nodes, window));
         Self { flow: flow.name.clone(), survival, delays, options }
     }
+}
+
+/// Draws a flow. Those that came later take the place of a share of the others.
+fn draw_flow<'a>(seed: u64, random: &mut Random, flows: &'a [Workload]) -> &'a Workload {
+    let (late, first): (Vec<_>, Vec<_>) = flows.iter().partition(|flow| flow.late);
+    let mut apart = Random::apart(seed, 4);
+    let is_late = first.is_empty() || (!late.is_empty() && apart.happens(LATE_FLOWS));
+    let place = random.index(first.len().max(1));
+    if is_late { late[apart.index(late.len())] } else { first[place] }
 }
 
 fn draw_survival(

@@ -19,6 +19,10 @@ const FLOWS: [&str; 4] = [
     include_str!("../flows/pivot.yaml"),
 ];
 
+/// Flows that run others, each with what it runs. Drawn apart from the first ones.
+const NESTED: [(&str, &[&str]); 1] =
+    [(include_str!("../flows/tour.yaml"), &[include_str!("../flows/stay.yaml")])];
+
 /// A flow to be run.
 #[derive(Clone, Debug)]
 pub struct Workload {
@@ -32,26 +36,49 @@ pub struct Workload {
     pub input: Value,
     /// Whether it says that its services know no keys.
     pub keyless: bool,
+    /// The workflows that it runs.
+    pub others: Vec<(Arc<Program>, Arc<str>)>,
+    /// Whether it came later, and is drawn so that earlier seeds are what they were.
+    pub late: bool,
 }
 
 impl Workload {
     /// A flow that is given.
     pub fn new(program: Arc<Program>, text: &str, input: Value) -> Self {
-        Self { name: program.name.clone(), program, text: Arc::from(text), input, keyless: false }
+        Self {
+            name: program.name.clone(),
+            program,
+            text: Arc::from(text),
+            input,
+            keyless: false,
+            others: Vec::new(),
+            late: false,
+        }
     }
 
     /// The flows that come with the simulator, each also for services that know no keys.
     pub fn built_in() -> Vec<Self> {
-        let compiled = |text: &str, keyless| {
-            let program = openworkflow::compile(text).expect("the simulator's flows are right");
-            Self { keyless, ..Self::new(program, text, value::object([])) }
+        let first = FLOWS.iter().map(|text| (*text, &[][..], false));
+        let nested = NESTED.iter().map(|(text, others)| (*text, *others, true));
+        let flow = |(text, others, late): (&str, &[&str], bool)| {
+            [false, true].map(|keyless| Self { late, ..Self::given(text, others, keyless) })
         };
-        let both = |text: &&str| [compiled(text, false), compiled(&without_keys(text), true)];
-        FLOWS.iter().flat_map(both).collect()
+        first.chain(nested).flat_map(flow).collect()
+    }
+
+    fn given(text: &str, others: &[&str], keyless: bool) -> Self {
+        let compiled = |text: &str| {
+            let text = if keyless { without_keys(text) } else { text.to_owned() };
+            let program = openworkflow::compile(&text).expect("the simulator's flows are right");
+            (program, Arc::from(text))
+        };
+        let (program, text): (_, Arc<str>) = compiled(text);
+        let others = others.iter().map(|text| compiled(text)).collect();
+        Self { keyless, others, ..Self::new(program, &text, value::object([])) }
     }
 
     /// A plan that starts it so many times, each after a delay.
-    pub(crate) fn plan(&self, delays: &[Duration], survival: &Survival) -> Plan {
+    pub fn plan(&self, delays: &[Duration], survival: &Survival) -> Plan {
         let start = |(index, delay): (usize, &Duration)| {
             let number = u8::try_from(index + 1).expect("a world has few executions");
             StartPlan {
@@ -64,7 +91,9 @@ impl Workload {
             }
         };
         Plan {
-            definitions: vec![(Arc::clone(&self.program), Arc::clone(&self.text))],
+            definitions: std::iter::once((Arc::clone(&self.program), Arc::clone(&self.text)))
+                .chain(self.others.iter().cloned())
+                .collect(),
             starts: delays.iter().enumerate().map(start).collect(),
             events: Vec::new(),
         }
@@ -78,7 +107,7 @@ fn without_keys(text: &str) -> String {
         let said = format!("class: {class}");
         keyless = keyless.replace(&said, &format!("idempotency: {{ none: true }}, {said}"));
     }
-    for name in ["line", "trip", "rollback", "pivot"] {
+    for name in ["line", "trip", "rollback", "pivot", "tour", "stay"] {
         keyless =
             keyless.replace(&format!("  name: {name}\n"), &format!("  name: {name}-keyless\n"));
     }

@@ -130,7 +130,7 @@ impl World {
         let Report::Happened { execution, happenings, .. } = report else { return };
         let plan = self.client.plan();
         let Some(start) = plan.starts.iter().find(|start| start.id == *execution) else { return };
-        let Some(program) = plan.program_of(start) else { return };
+        let Some(program) = plan.bundle_of(start) else { return };
         let can_be_undone = |task: &TaskId| {
             let traits = &program.tasks[task.0 as usize].traits;
             let compensation = traits.compensation.as_ref();

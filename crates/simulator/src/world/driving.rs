@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use outlast_engine::{Input, Position, Subject};
 use outlast_lineage::{ExecutionId, NodeId};
+use outlast_workflow::Program;
+use outlast_workflow::program::bundle;
 
 use super::occurrence::Occurrence;
 use super::{Situation, World};
@@ -24,10 +26,7 @@ impl World {
         }
         let definitions = &self.client.plan().definitions;
         let mut compile = |definition: &outlast_engine::Definition| {
-            definitions
-                .iter()
-                .find(|(program, _)| program.digest == definition.digest)
-                .map(|(program, _)| Arc::clone(program))
+            compiled(definitions, definition)
                 .ok_or_else(|| "not a definition of this world".to_owned())
         };
         let machine = &mut self.machines[place];
@@ -235,4 +234,17 @@ impl World {
         let life = machine.node.life;
         self.agenda.note(at, Occurrence::Ring { place, life });
     }
+}
+
+/// The program of a definition that a plan has, or of a bundle of such.
+pub(super) fn compiled(
+    known: &[(Arc<Program>, Arc<str>)],
+    definition: &outlast_engine::Definition,
+) -> Option<Arc<Program>> {
+    let program = |(program, _): &(Arc<Program>, Arc<str>)| Arc::clone(program);
+    let one = known.iter().find(|(program, _)| program.digest == definition.digest).map(program);
+    one.or_else(|| {
+        let of_text = |wanted: &str| known.iter().find(|(_, text)| **text == *wanted).map(program);
+        bundle::compile(&definition.text, |text| of_text(text).ok_or(())).ok()
+    })
 }

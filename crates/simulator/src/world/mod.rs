@@ -166,9 +166,8 @@ impl World {
                 self.tell(evaluated.place, Input::Evaluated { execution, ticket, result });
             }
             Occurrence::Compiled { place, life, definition } if self.is_alive(place, life) => {
-                let mut known = self.client.plan().definitions.iter();
-                let known = known.find(|(program, _)| program.digest == definition.digest);
-                if let Some(program) = known.map(|(program, _)| std::sync::Arc::clone(program)) {
+                let known = &self.client.plan().definitions;
+                if let Some(program) = driving::compiled(known, &definition) {
                     self.tell(place, Input::Compiled { definition, program });
                 }
             }

@@ -192,6 +192,7 @@ impl Tasks {
             on_fault,
             secrets: Vec::new(),
             extension: Value::Null,
+            linked: Default::default(),
         })
     }
 }

@@ -97,6 +97,7 @@ impl Builder {
             on_fault: OnFault::Leave,
             secrets: Vec::new(),
             extension: value::object([]),
+            linked: Default::default(),
         }
     }
 }

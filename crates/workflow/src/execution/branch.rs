@@ -1,7 +1,7 @@
 //! Branches: a stack of frames, the data flowing through it, and who advanced it.
 
 use minicbor::{Decode, Encode};
-use outlast_lineage::{BranchId, Epoch, Lineage, NodeId};
+use outlast_lineage::{BranchId, Epoch, ExecutionId, Lineage, NodeId, Time};
 
 use super::datum::Datum;
 use super::frame::{Frame, Path};
@@ -60,6 +60,28 @@ pub(crate) struct Birth {
     /// The attempts under way where it was forked: part of the incarnation of calls inside.
     #[n(6)]
     pub(crate) incarnation: u64,
+    /// The workflow that it runs a part of, if that is not the execution's own.
+    #[n(7)]
+    pub(crate) workflow: Option<Box<Nested>>,
+}
+
+/// A workflow that is run as part of another.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Nested {
+    /// What `$workflow.id` is.
+    #[n(0)]
+    pub(crate) id: ExecutionId,
+    /// Which part of the program it is.
+    #[n(1)]
+    pub(crate) part: u32,
+    /// Its raw input.
+    #[n(2)]
+    pub(crate) input: Datum,
+    #[n(3)]
+    pub(crate) started: Time,
+    /// How many workflows are around it.
+    #[n(4)]
+    pub(crate) depth: u32,
 }
 
 /// The parts of a branch that are so small that they travel whole.

@@ -246,6 +246,9 @@ pub(crate) enum Activity {
     /// Waiting before it is asked again whether a call happened.
     #[n(24)]
     Asking(#[n(0)] Alarm, #[n(1)] Box<Calling>),
+    /// Rolling back the workflow that it ran, whose error it raises then.
+    #[n(25)]
+    Raising(#[n(0)] Fault),
 }
 
 /// What is done with one item of `listen.foreach`.

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use minicbor::{Decode, Encode};
 use outlast_lineage::{BranchId, Digest, EffectId, ExecutionId, Ledger, Time};
 
-pub(crate) use branch::{Birth, Branch, BranchState};
+pub(crate) use branch::{Birth, Branch, BranchState, Nested};
 pub(crate) use datum::{Datum, LargeValues};
 pub use delta::Delta;
 pub(crate) use delta::Touched;

@@ -254,6 +254,7 @@ impl Names {
         self.datum(branch.data());
         self.datum(branch.context());
         branch.birth.variables.iter().for_each(|(_, datum)| self.datum(datum));
+        branch.birth.workflow.iter().for_each(|nested| self.datum(&nested.input));
         branch.frames().iter().for_each(|frame| self.frame(frame));
     }
 

@@ -1,4 +1,4 @@
-//! Child executions: `run: workflow`.
+//! Child executions: `run: workflow`, where the workflow is not part of the program (`parts`).
 
 use outlast_lineage::{Digester, ExecutionId};
 
@@ -22,6 +22,10 @@ impl Machine<'_> {
             None => given,
         };
         let input = self.intern(input);
+        let task = branch.top().expect("a task is being run").task;
+        if let Some(part) = self.program.linked.run_by(task) {
+            return self.begin_part(branch, part, input);
+        }
         let ticket = branch.ticket();
         let child = self.child_id(branch);
         self.set_activity(branch, Activity::Child { ticket, child, input });
@@ -31,7 +35,7 @@ impl Machine<'_> {
     }
 
     /// Derived from the place in the flow, so that starting again after a restart starts nothing.
-    fn child_id(&self, branch: &Branch) -> ExecutionId {
+    pub(super) fn child_id(&self, branch: &Branch) -> ExecutionId {
         let path = branch.top().expect("a task is being run").path;
         let digest = Digester::new("child")
             .field(self.execution.id.as_bytes())

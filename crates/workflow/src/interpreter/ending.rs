@@ -172,6 +172,7 @@ impl Machine<'_> {
             variables: Vec::new(),
             plan,
             incarnation: 0,
+            workflow: None,
         };
         let null = crate::execution::Datum::null();
         let mut trunk = Branch::new(birth, null.clone(), null);
@@ -221,6 +222,8 @@ impl Machine<'_> {
             }
             branch.set_data(frame.raw);
             self.enter_at(&mut branch, frame.task, frame.path);
+            let tries = frame.tries + u64::from(self.rolls_back_by_itself(frame.task));
+            branch.top_mut().expect("it was just entered").tries = tries;
             self.wake(branch);
         }
         self.set_run_deadline();

@@ -5,7 +5,7 @@ use outlast_lineage::Time;
 
 use super::Machine;
 use super::gathering::element;
-use crate::execution::{Activity, Branch, Datum, Evaluating, Frame, TryStage};
+use crate::execution::{Activity, Branch, Datum, Evaluating, Frame, Nested, TryStage};
 use crate::program::{Expression, Kind, Template};
 use crate::{Fault, FaultKind, Ticket, secret};
 
@@ -168,7 +168,7 @@ impl Machine<'_> {
             "input" => self.frame_input(branch, sight),
             "output" => sight.output.clone().unwrap_or_default(),
             "task" => self.describe_task(branch, sight),
-            "workflow" => self.describe_workflow(),
+            "workflow" => self.describe_workflow(branch),
             "runtime" => value::object([
                 ("name", value::string("outlast")),
                 ("version", value::string(env!("CARGO_PKG_VERSION"))),
@@ -193,7 +193,7 @@ impl Machine<'_> {
         let mut members = vec![
             ("name", value::string(&task.name)),
             ("reference", value::string(&task.place.pointer)),
-            ("definition", at_pointer(&self.program.definition, &task.place.pointer)),
+            ("definition", at_pointer(self.program.document_of(frame.task), &task.place.pointer)),
             ("input", self.value(&frame.raw)),
             ("startedAt", describe_time(frame.started)),
         ];
@@ -203,12 +203,22 @@ impl Machine<'_> {
         value::object(members)
     }
 
-    fn describe_workflow(&self) -> Value {
+    fn describe_workflow(&self, branch: &Branch) -> Value {
+        let (id, definition, input, started) = match branch.birth.workflow.as_deref() {
+            Some(Nested { id, part, input, started, .. }) => {
+                (*id, &self.program.linked.part(*part).definition, input, *started)
+            }
+            None => {
+                let execution = &*self.execution;
+                let definition = &self.program.definition;
+                (execution.id, definition, &execution.input, execution.started_at)
+            }
+        };
         value::object([
-            ("id", value::string(&self.execution.id.to_string())),
-            ("definition", self.program.definition.clone()),
-            ("input", self.value(&self.execution.input)),
-            ("startedAt", describe_time(self.execution.started_at)),
+            ("id", value::string(&id.to_string())),
+            ("definition", definition.clone()),
+            ("input", self.value(input)),
+            ("startedAt", describe_time(started)),
         ])
     }
 

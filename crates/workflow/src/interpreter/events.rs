@@ -32,13 +32,16 @@ impl Machine<'_> {
     /// Fills in what the document leaves to the runtime. The id is derived, so that receivers can
     /// tell an event that is published again after a restart.
     fn complete_event(&self, branch: &Branch, given: &Value) -> Value {
-        let path = branch.top().expect("a task is being run").path;
+        let frame = branch.top().expect("a task is being run");
+        let (path, part) = (frame.path, self.program.linked.around(frame.task));
         let digest = Digester::new("event")
             .field(self.execution.id.as_bytes())
             .number(path.0)
             .number(self.incarnation(branch));
         let id = format!("{:016x}", digest.finish().short());
-        let source = format!("/{}/{}", self.program.namespace, self.program.name);
+        let own = (&self.program.namespace, &self.program.name);
+        let (namespace, name) = part.map_or(own, |part| (&part.namespace, &part.name));
+        let source = format!("/{namespace}/{name}");
         let defaults = [
             ("id", value::string(&id)),
             ("specversion", value::string("1.0")),

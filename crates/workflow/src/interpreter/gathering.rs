@@ -73,6 +73,7 @@ impl Machine<'_> {
             variables,
             plan,
             incarnation,
+            workflow: branch.birth.workflow.clone(),
         };
         self.touched.plans.insert(plan);
         self.execution.plans.insert(plan, Plan::new());
@@ -157,9 +158,12 @@ impl Machine<'_> {
         // A branch that was cut off waits, done, to be sent back to where its join is.
         let Some(mut parent) = self.take(parent_id) else { return Turn::Wait };
         let plan = self.plan_mut(branch.birth.plan).drain();
-        let context = (branch.context() != parent.context()).then(|| branch.context().clone());
+        // A workflow that is part of another has a context and an end of its own.
+        let is_part = self.part_run_by(&parent).is_some();
+        let exports = !is_part && branch.context() != parent.context();
+        let context = exports.then(|| branch.context().clone());
         let slot = Slot { data: branch.data().clone(), context, plan, ran: true };
-        let ends = branch.small.ending;
+        let ends = branch.small.ending && !is_part;
         let turn = self.fill_slot(&mut parent, branch.birth.slot, slot, ends);
         self.settle(parent, turn);
         Turn::Gone
@@ -186,6 +190,7 @@ impl Machine<'_> {
         }
         match &self.definition(parent).kind {
             Kind::Fork { compete: true, .. } => self.win(parent, join, slot),
+            Kind::RunWorkflow { .. } => self.part_done(parent, join, slot),
             Kind::Loop { .. } => {
                 let last = self.execution.joins[&join].counts.total == index + 1;
                 // Only the last iteration's output is the loop's; the others leave what must stay.

@@ -15,6 +15,7 @@ mod gathering;
 mod graphs;
 mod noting;
 mod open;
+mod parts;
 mod portions;
 mod raising;
 mod taking_over;
@@ -109,6 +110,7 @@ impl Execution {
             variables: Vec::new(),
             plan,
             incarnation: 0,
+            workflow: None,
         };
         let trunk = Branch::new(birth, input.clone(), Datum::null());
         Self {
@@ -353,6 +355,7 @@ impl<'a> Machine<'a> {
             | Activity::Parked { .. }
             | Activity::Again(_)
             | Activity::Asking(..)
+            | Activity::Raising(_)
             | Activity::Failed(_) => Turn::Wait,
         }
     }

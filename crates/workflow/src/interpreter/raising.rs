@@ -77,6 +77,8 @@ impl Machine<'_> {
             });
             let turn = if competes {
                 self.lose(&mut parent, child, fault)
+            } else if let Some(part) = self.part_run_by(&parent) {
+                self.raise_from_part(&mut parent, child, part, fault)
             } else {
                 let depth = parent.frames().len();
                 self.raise_from(&mut parent, depth, fault)

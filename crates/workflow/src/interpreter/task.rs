@@ -92,8 +92,9 @@ impl<'a> Machine<'a> {
 
     pub(super) fn transform_input(&mut self, branch: &mut Branch) -> Turn {
         let task = self.definition(branch);
-        let is_root = branch.top().is_some_and(|frame| frame.task == Program::ROOT);
-        let transform = if is_root { &self.program.input } else { &task.input };
+        let id = branch.top().expect("a task is being run").task;
+        let of_root = self.program.transforms_of_root(id);
+        let (is_root, transform) = (of_root.is_some(), of_root.map_or(&task.input, |of| of.0));
         if branch.top().is_some_and(|frame| frame.evaluating.is_none())
             && let Some(fault) = self.violation(transform, &self.value(branch.data()), "input")
         {
@@ -120,7 +121,9 @@ impl<'a> Machine<'a> {
 
     /// Sets the task's deadline and opens its scope.
     fn open_task(&mut self, branch: &mut Branch, task: &Task) -> Result<(), Fault> {
-        if let Some(timeout) = &task.timeout {
+        let id = branch.top().expect("a task is being run").task;
+        let of_part = || self.program.linked.begun_by(id).and_then(|part| part.timeout.as_ref());
+        if let Some(timeout) = task.timeout.as_ref().or_else(of_part) {
             let after = self.duration(branch, timeout)?;
             let alarm = self.set_alarm(branch, self.now.after(after));
             branch.top_mut().expect("a task is being run").deadline = Some(alarm);
@@ -204,8 +207,9 @@ impl<'a> Machine<'a> {
 
     pub(super) fn transform_output(&mut self, branch: &mut Branch) -> Turn {
         let task = self.definition(branch);
-        let is_root = branch.top().is_some_and(|frame| frame.task == Program::ROOT);
-        let transform = if is_root { &self.program.output } else { &task.output };
+        let id = branch.top().expect("a task is being run").task;
+        let of_root = self.program.transforms_of_root(id);
+        let transform = of_root.map_or(&task.output, |of| of.1);
         if let Some(template) = &transform.template {
             let sight = Sight::from_top(branch, self.value(branch.data()));
             let output = evaluated!(self, branch, self.evaluate(branch, template, &sight));
@@ -397,6 +401,11 @@ impl<'a> Machine<'a> {
             Activity::Function { .. } => self.complete(branch),
             Activity::Item(..) => self.item_body_done(branch),
             Activity::Undoing(_) => self.undone(branch),
+            Activity::Raising(fault) => {
+                let fault = fault.clone();
+                self.set_activity(branch, Activity::Begin);
+                self.raise(branch, fault)
+            }
             Activity::Compensating(Compensating { .. }) => Turn::Again,
             activity => unreachable!("nothing runs inside {activity:?}"),
         }

@@ -106,9 +106,14 @@ impl Machine<'_> {
     }
 
     fn timeout_fault(&self, branch: &Branch, depth: usize) -> Fault {
-        let task = self.program.task(branch.frames()[depth].task);
-        let detail = format!("`{}` took longer than it may", task.name);
-        let mut fault = Fault::new(FaultKind::Timeout, "the task took too long", detail);
+        let id = branch.frames()[depth].task;
+        let task = self.program.task(id);
+        let (title, name) = match self.program.linked.begun_by(id) {
+            Some(part) => ("the workflow took too long", &part.name),
+            None => ("the task took too long", &task.name),
+        };
+        let detail = format!("`{name}` took longer than it may");
+        let mut fault = Fault::new(FaultKind::Timeout, title, detail);
         fault.instance = Some(task.place.pointer.clone());
         fault
     }

@@ -192,7 +192,7 @@ impl Machine<'_> {
     }
 
     /// Only what owes something: an undo, or the question what became of it.
-    fn owed(&self, entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
+    pub(super) fn owed(&self, entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
         let mut owed = Vec::new();
         for entry in entries {
             match entry {
@@ -220,8 +220,16 @@ impl Machine<'_> {
         let path = Path(beside.birth.path.0).inside(TaskId(number), u64::MAX - 1);
         let id = branch_id(path, self.incarnation(beside), number);
         let plan = PlanId(Ticket { branch: id, number: 0 });
-        let birth =
-            Birth { id, parent: None, slot: 0, path, variables: Vec::new(), plan, incarnation: 0 };
+        let birth = Birth {
+            id,
+            parent: None,
+            slot: 0,
+            path,
+            variables: Vec::new(),
+            plan,
+            incarnation: 0,
+            workflow: beside.birth.workflow.clone(),
+        };
         self.touched.plans.insert(plan);
         self.execution.plans.insert(plan, Plan::new());
         let mut branch = Branch::new(birth, beside.data().clone(), beside.context().clone());

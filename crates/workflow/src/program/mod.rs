@@ -3,6 +3,7 @@
 //! A program is made from a definition text and pinned by that text's digest. It is never written
 //! to a journal: every node compiles the same text to the same numbers.
 
+pub mod bundle;
 pub mod check;
 mod graph;
 mod policy;
@@ -60,6 +61,8 @@ pub struct Program {
     pub secrets: Vec<String>,
     /// `metadata.outlast.survival`, `placement` and the rest that single nodes do not read.
     pub extension: Value,
+    /// The workflows that it runs as part of itself, if its text is a bundle.
+    pub linked: bundle::Linked,
 }
 
 impl Program {
@@ -69,6 +72,19 @@ impl Program {
     /// The task with a number.
     pub fn task(&self, id: TaskId) -> &Task {
         &self.tasks[id.0 as usize]
+    }
+
+    /// What transforms the data of a workflow that begins with a task: its input and its output.
+    pub(crate) fn transforms_of_root(&self, task: TaskId) -> Option<(&Transform, &Transform)> {
+        if task == Self::ROOT {
+            return Some((&self.input, &self.output));
+        }
+        self.linked.begun_by(task).map(|part| (&part.input, &part.output))
+    }
+
+    /// The document that a task stands in.
+    pub(crate) fn document_of(&self, task: TaskId) -> &Value {
+        self.linked.around(task).map_or(&self.definition, |part| &part.definition)
     }
 }
 

@@ -139,6 +139,7 @@ pub fn bare_program(name: &str, root: Node, on_fault: OnFault) -> Program {
         on_fault,
         secrets: Vec::new(),
         extension: Value::default(),
+        linked: Default::default(),
     }
 }
 

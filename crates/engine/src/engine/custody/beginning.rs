@@ -209,7 +209,7 @@ fn check_kinds(defined: &Defined) -> Result<(), Refusal> {
     let word = defined.program.tasks.iter().find_map(|task| match &task.kind {
         Kind::Emit(_) => Some("emit"),
         Kind::Listen { .. } => Some("listen"),
-        Kind::RunWorkflow { .. } => Some("run: workflow"),
+        Kind::RunWorkflow { wait: false, .. } => Some("run: workflow` with `await: false"),
         _ => None,
     });
     match word {

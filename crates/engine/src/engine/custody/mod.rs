@@ -9,6 +9,7 @@
 //! that the replica's head names; what a step changes in machines and state is one record.
 
 mod beginning;
+mod bundling;
 mod consensus;
 mod driving;
 mod lines;

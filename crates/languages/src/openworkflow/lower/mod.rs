@@ -127,6 +127,7 @@ impl<'a> Lowering<'a> {
             on_fault,
             secrets: self.names.secrets.clone(),
             extension: block.map_or(value::null(), |it| value::from_json(it.node.to_json())),
+            linked: Default::default(),
         }
     }
 

@@ -60,6 +60,7 @@ fn program(count: u32, tasks: Vec<Task>) -> Program {
         on_fault: OnFault::Leave,
         secrets: Vec::new(),
         extension: value::null(),
+        linked: Default::default(),
     }
 }
 
