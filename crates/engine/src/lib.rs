@@ -9,6 +9,7 @@ mod engine;
 mod input;
 mod options;
 mod output;
+mod phase;
 mod record;
 mod reply;
 mod survival;
@@ -18,6 +19,7 @@ pub use engine::{Engine, RecoveryError, Times};
 pub use input::{Caller, Input};
 pub use options::{EngineOptions, Limits, Quota, Retention};
 pub use output::{Action, Output, Report, Subject};
+pub use phase::Phase;
 pub use record::{
     Advanced, Custodial, Definition, Parent, Position, Publication, Record, RecordError,
     RecordKind, Sent, ShardId, Started,

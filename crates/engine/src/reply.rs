@@ -8,7 +8,7 @@ use outlast_expressions::Value;
 use outlast_lineage::{Digest, EffectId, ExecutionId, NodeId, Time};
 use outlast_workflow::{Outcome, Status, TaskId};
 
-use crate::Position;
+use crate::{Phase, Position};
 
 /// The answer to an `Ask`.
 #[derive(Clone, PartialEq, Debug)]
@@ -260,6 +260,9 @@ pub struct ClusterStanding {
     pub held: u64,
     /// Of these, those that it advances.
     pub led: u64,
+    /// Of these, those that stand still here for want of votes, or because undoing would cost more
+    /// than their budget.
+    pub stalled: u64,
 }
 
 /// Another member.
@@ -286,6 +289,8 @@ pub struct Holders {
     pub members: Vec<NodeId>,
     /// The one that advances it, as far as this node knows.
     pub leader: Option<NodeId>,
+    /// What this node does for it now.
+    pub phase: Phase,
 }
 
 /// Everything about one execution but its history.

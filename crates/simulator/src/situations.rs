@@ -135,6 +135,7 @@ impl Situation {
             Between::RunDecided => Some(Self::RunDecided),
             Between::UndoWithheld => Some(Self::UndoWithheld),
             Between::KeptByKey => Some(Self::KeptByKey),
+            Between::OverBudget => Some(Self::BudgetPause),
         }
     }
 }

@@ -20,7 +20,7 @@ const SEEDS: u64 = 200;
 const KNOWN: [u64; 3] = [0, 114, 183];
 
 /// What must come up among them, or they prove little.
-const MUST_COME_UP: [Situation; 16] = [
+const MUST_COME_UP: [Situation; 29] = [
     Situation::CrashWithUnsynced,
     Situation::CrashWithCall,
     Situation::TornRecord,
@@ -37,6 +37,19 @@ const MUST_COME_UP: [Situation; 16] = [
     Situation::ServiceFailed,
     Situation::Undone,
     Situation::RefusedForNow,
+    Situation::Elected,
+    Situation::TooFewVotes,
+    Situation::Rejected,
+    Situation::TwoPrimaries,
+    Situation::VoteTie,
+    Situation::FurtherStateTaken,
+    Situation::OldStateTaken,
+    Situation::LineLost,
+    Situation::PivotDecided,
+    Situation::CrashInAgreement,
+    Situation::CrashInCompensation,
+    Situation::CrashInForgetting,
+    Situation::BudgetPause,
 ];
 
 fn swarm() -> Swarm {
@@ -93,6 +106,7 @@ fn asking_for_what_was_drawn_changes_nothing() {
             strategy: Some(drawn.survival.strategy),
             replicas: Some(usize::from(drawn.survival.replicas)),
             votes: Some(drawn.survival.votes),
+            budget: Some(drawn.survival.budget),
             executions: Some(drawn.delays.len()),
             faults: Some(drawn.options.faults.clone()),
             kinds: None,

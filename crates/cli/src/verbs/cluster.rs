@@ -116,7 +116,8 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     println!("cluster {}, as node {} sees it", table::text(&seen, "cluster"), seen_by(&seen));
     let members = seen["members"].as_array().map(Vec::as_slice).unwrap_or_default();
     let rows: Vec<_> = members.iter().map(row).collect();
-    let headings = ["NODE", "STATE", "SINCE", "ADDRESS", "RELEASE", "LIVE", "HELD", "LED"];
+    let headings =
+        ["NODE", "STATE", "SINCE", "ADDRESS", "RELEASE", "LIVE", "HELD", "LED", "STALLED"];
     table::print(&table::columns(&headings, &rows));
     let silent = seen["unreachable"].as_array().map_or(0, Vec::len);
     if 0 < silent {
@@ -146,6 +147,7 @@ fn row(member: &Json) -> Vec<String> {
         table::text(share, "live"),
         table::text(share, "held"),
         table::text(share, "led"),
+        table::text(share, "stalled"),
     ]
 }
 

@@ -111,7 +111,13 @@ fn row(execution: &Json, several: bool) -> Vec<String> {
     let cells = [
         table::text(execution, "execution"),
         workflow,
-        if parked { format!("{condition}, parked") } else { condition },
+        match (parked, execution.get("phase").and_then(Json::as_str)) {
+            (true, _) => format!("{condition}, parked"),
+            (_, Some(phase)) if execution.get("stalled").is_some() => {
+                format!("{condition}, {phase}")
+            }
+            _ => condition,
+        },
         table::seconds(execution, "started"),
         table::text(execution, "name"),
     ];

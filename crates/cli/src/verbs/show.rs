@@ -44,7 +44,8 @@ pub(super) fn describe(execution: &Json) -> String {
         ("changed", text("changed")),
         ("progress", format!("{} activities completed", text("progress"))),
     ];
-    let optional = ["name", "parent", "nodes", "leader", "input", "output", "error"];
+    let optional =
+        ["name", "parent", "nodes", "leader", "phase", "stalled", "input", "output", "error"];
     for name in optional {
         if execution.get(name).is_some_and(|value| !value.is_null()) {
             pairs.push((name, text(name)));

@@ -189,6 +189,8 @@ impl Engine {
         let led =
             ids.iter().filter_map(|id| self.roster.get(*id)).filter(|it| leads(it) == Some(me));
         let led = led.count() as u64;
+        let stalled = self.phases().filter(|(_, phase)| phase.why_it_waits().is_some());
+        let stalled = stalled.count() as u64;
         let membership = self.gossip.membership.as_ref();
         let members = self.peers.all().map(|node| {
             let peer = membership.and_then(|it| it.peer(node));
@@ -209,6 +211,7 @@ impl Engine {
             live: self.roster.live() as u64,
             held: ids.len() as u64,
             led,
+            stalled,
         }
     }
 }

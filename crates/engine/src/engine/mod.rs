@@ -37,8 +37,8 @@ use outlast_lineage::{EffectId, ExecutionId, NodeId, Time};
 use outlast_workflow::{Author, Event, Resolution, Ticket};
 
 use crate::{
-    Action, Ask, Caller, Counters, EngineOptions, Input, Output, Position, Record, RecordKind,
-    Reply, Subject,
+    Action, Ask, Caller, Counters, EngineOptions, Input, Output, Phase, Position, Record,
+    RecordKind, Reply, Subject,
 };
 use certain::Certain;
 pub use custody::Times;
@@ -380,6 +380,15 @@ impl Engine {
             timers: self.timers.len() as u64,
             ..self.counters
         }
+    }
+
+    /// What this node does for each execution that it holds together with others.
+    pub fn phases(&self) -> impl Iterator<Item = (ExecutionId, Phase)> {
+        let phase_of = |id: &ExecutionId| match self.roster.get(*id)?.custody.as_ref()? {
+            custody::Custody::Replica(holding) => Some((*id, holding.phase())),
+            custody::Custody::Remnant(_) => None,
+        };
+        self.custodies.iter().filter_map(phase_of)
     }
 
     /// Panics if something that must always hold does not. Costs as much as everything it holds.

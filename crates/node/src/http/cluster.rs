@@ -49,6 +49,10 @@ pub(super) struct Share {
     held: u64,
     /// Of these, those that it advances.
     led: u64,
+    /// Of those it holds, those that stand still there: too few nodes can be reached to go on, or
+    /// undoing would cost more than the budget.
+    #[serde(default)]
+    stalled: u64,
     /// Whether it takes no new work.
     draining: bool,
 }
@@ -206,8 +210,8 @@ async fn standing(api: &Api, ask: Ask) -> Result<Box<ClusterStanding>, Problem> 
 
 impl Share {
     const fn of(standing: &ClusterStanding) -> Self {
-        let ClusterStanding { live, held, led, draining, .. } = *standing;
-        Self { live, held, led, draining }
+        let ClusterStanding { live, held, led, stalled, draining, .. } = *standing;
+        Self { live, held, led, stalled, draining }
     }
 }
 

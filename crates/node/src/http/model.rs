@@ -107,6 +107,13 @@ struct Facts {
     /// The node that goes on with it, if several hold it and it is known which.
     #[serde(skip_serializing_if = "Option::is_none")]
     leader: Option<String>,
+    /// What the node that answers does for it, if several hold it: leading, following, paused,
+    /// without-votes, agreeing, compensating or forgetting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<&'static str>,
+    /// Why that node stands still with it, and what makes it go on, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stalled: Option<&'static str>,
 }
 
 impl From<engine::Summary> for Facts {
@@ -117,6 +124,8 @@ impl From<engine::Summary> for Facts {
         Self {
             nodes: nodes.unwrap_or_default(),
             leader: holders.and_then(|it| it.leader.as_ref()).map(node),
+            phase: holders.map(|it| it.phase.word()),
+            stalled: holders.and_then(|it| it.phase.why_it_waits()),
             execution: summary.execution.to_string(),
             name: summary.name,
             namespace: summary.namespace,

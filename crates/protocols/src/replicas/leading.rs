@@ -2,7 +2,9 @@
 
 use outlast_lineage::{Epoch, NodeId, Point};
 
-use super::{Change, Choice, Head, Held, Message, Note, Output, Outputs, Payload, Replica, Role};
+use super::{
+    Change, Choice, Head, Held, Message, Note, Output, Outputs, Payload, Replica, Role, Situation,
+};
 
 impl Replica {
     /// The execution is made known: the highest replica is the first primary, without an election.
@@ -25,6 +27,7 @@ impl Replica {
         self.role = Role::Primary { term };
         self.acknowledged.clear();
         self.proposed = None;
+        self.pauses = false;
         (self.reminded, self.told) = (0, 0);
         if self.acknowledges() {
             self.change(out, Change::Confirmed(term, self.setup.me));
@@ -80,6 +83,16 @@ impl Replica {
             self.expect_answers(out);
         }
         self.seek_end(out);
+        self.tell_of_pause(out);
+    }
+
+    /// Tells once that it pauses for its budget, each time that it does.
+    fn tell_of_pause(&mut self, out: &mut Outputs) {
+        let pauses = self.is_over_budget();
+        if pauses && !self.pauses {
+            out.report(Situation::OverBudget);
+        }
+        self.pauses = pauses;
     }
 
     pub(super) fn take_acknowledgement(
@@ -101,6 +114,7 @@ impl Replica {
         *known = point.number.max(*known);
         self.propose_wanted(out);
         self.seek_end(out);
+        self.tell_of_pause(out);
     }
 
     /// The number of the newest state that a majority has on disk.

@@ -134,6 +134,8 @@ pub struct Replica {
     resends: bool,
     /// Whether it leaves being primary to others.
     retiring: bool,
+    /// Whether it was told that this primary pauses for its budget.
+    pauses: bool,
 }
 
 /// A state that a voter offers, and the last primary whose line it was made the same as.
@@ -190,6 +192,7 @@ impl Replica {
             acknowledges_soon: false,
             resends: false,
             retiring: false,
+            pauses: false,
         }
     }
 

@@ -98,6 +98,8 @@ pub enum Situation {
     UndoWithheld,
     /// An effect is kept because the decided run has it by the same key.
     KeptByKey,
+    /// It pauses: undoing what no majority knows of would cost more than is tolerated.
+    OverBudget,
 }
 
 impl Situation {
@@ -117,6 +119,7 @@ impl Situation {
             Self::RunDecided => "run-decided",
             Self::UndoWithheld => "undo-withheld",
             Self::KeptByKey => "kept-by-key",
+            Self::OverBudget => "over-budget",
         }
     }
 }

@@ -8,6 +8,9 @@ use std::time::Duration;
 use super::{Fault, FaultKind};
 use crate::{Places, Random};
 
+/// For how long a fault waits for what it is aimed at.
+const AIMING: Duration = Duration::from_secs(20);
+
 /// What may be drawn.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
@@ -52,6 +55,13 @@ pub fn generate(random: &mut Random, plan: &FaultPlan) -> Vec<Fault> {
     faults
 }
 
+/// Draws a fault that is aimed at a phase: it waits for as long as it takes to come to one.
+pub(crate) fn aim(random: &mut Random, kinds: &[FaultKind]) -> Fault {
+    let (kind, amount) = (*random.pick(kinds), amount(random, 0, 4));
+    let at = Duration::from_micros(random.between(0, 200_000));
+    Fault { kind, at, duration: AIMING, nodes: 0, amount }
+}
+
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
@@ -88,6 +98,9 @@ fn extent(random: &mut Random, kind: FaultKind, nodes: usize) -> (Places, i64) {
         FaultKind::LostAnswers => (0, amount(random, 50, 700)),
         FaultKind::SlowServices => (0, amount(random, 5, 200)),
         FaultKind::Outage => (0, 0),
+        FaultKind::CrashAgreeing | FaultKind::CrashCompensating | FaultKind::CrashForgetting => {
+            (0, amount(random, 0, 4))
+        }
         _ => (one, 0),
     }
 }

@@ -8,8 +8,11 @@ mod text;
 
 use std::time::Duration;
 
+use outlast_engine::Phase;
+
 use crate::Places;
 
+pub(crate) use generate::aim;
 pub use generate::{FaultPlan, generate};
 
 /// One thing that goes wrong.
@@ -80,11 +83,18 @@ pub enum FaultKind {
     LostAnswers,
     /// Services take `amount` times as long.
     SlowServices,
+    /// The first node that agrees with others on the result of an execution dies, `amount` steps
+    /// into it.
+    CrashAgreeing,
+    /// The first node that undoes what was not decided on dies, `amount` steps into it.
+    CrashCompensating,
+    /// The first node that forgets an execution together with others dies, `amount` steps into it.
+    CrashForgetting,
 }
 
 impl FaultKind {
     /// Everything that can go wrong.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::Crash,
         Self::RestartLoop,
         Self::Outage,
@@ -110,7 +120,14 @@ impl FaultKind {
         Self::ServiceErrors,
         Self::LostAnswers,
         Self::SlowServices,
+        Self::CrashAgreeing,
+        Self::CrashCompensating,
+        Self::CrashForgetting,
     ];
+
+    /// What waits for a node to be in a phase of an execution's end, and strikes then.
+    pub const AIMED: [Self; 3] =
+        [Self::CrashAgreeing, Self::CrashCompensating, Self::CrashForgetting];
 
     /// What it is called.
     pub const fn word(self) -> &'static str {
@@ -140,6 +157,9 @@ impl FaultKind {
             Self::ServiceErrors => "service-errors",
             Self::LostAnswers => "lost-answers",
             Self::SlowServices => "slow-services",
+            Self::CrashAgreeing => "crash-agreeing",
+            Self::CrashCompensating => "crash-compensating",
+            Self::CrashForgetting => "crash-forgetting",
         }
     }
 
@@ -158,6 +178,7 @@ impl FaultKind {
             }
             Self::ClockJump | Self::ClockStall => "clock",
             Self::ServiceErrors | Self::LostAnswers | Self::SlowServices => "service",
+            Self::CrashAgreeing | Self::CrashCompensating | Self::CrashForgetting => "aimed",
         }
     }
 
@@ -171,7 +192,7 @@ impl FaultKind {
                 let known: Vec<_> = Self::ALL.iter().map(|kind| kind.word()).collect();
                 return Err(format!(
                     "there is no fault {word}; there are {}, the groups process, partition, network, \
-                     disk, clock and service, all and none",
+                     disk, clock, service and aimed, all and none",
                     known.join(", ")
                 ));
             }
@@ -180,6 +201,16 @@ impl FaultKind {
         kinds.sort_unstable();
         kinds.dedup();
         Ok(kinds)
+    }
+
+    /// The phase of an execution's end that it waits for, if it is aimed at one.
+    pub const fn aims_at(self) -> Option<Phase> {
+        match self {
+            Self::CrashAgreeing => Some(Phase::Agreeing),
+            Self::CrashCompensating => Some(Phase::Compensating),
+            Self::CrashForgetting => Some(Phase::Forgetting),
+            _ => None,
+        }
     }
 
     /// Whether a node's disk is gone afterwards.

@@ -53,6 +53,7 @@ impl Recording {
         line("strategy", &strategy_word(survival.strategy));
         line("replicas", &survival.replicas);
         line("votes", &survival.votes);
+        survival.budget.iter().for_each(|budget| line("budget", budget));
         delays.iter().for_each(|delay| line("start-after", &delay.as_micros()));
         line("seed", &options.seed);
         line("nodes", &options.nodes);
@@ -106,6 +107,7 @@ struct Reader {
     strategy: Strategy,
     replicas: usize,
     votes: Option<u16>,
+    budget: Option<f64>,
     input: Value,
 }
 
@@ -123,6 +125,7 @@ impl Reader {
             strategy: Strategy::None,
             replicas: 1,
             votes: None,
+            budget: None,
             input: value::object([]),
         }
     }
@@ -134,6 +137,7 @@ impl Reader {
             "strategy" => self.strategy = parse(value)?,
             "replicas" => self.replicas = parse(value)?,
             "votes" => self.votes = Some(parse(value)?),
+            "budget" => self.budget = Some(parse(value)?),
             "start-after" => delays.push(Duration::from_micros(parse(value)?)),
             "seed" => options.seed = parse(value)?,
             "nodes" => options.nodes = parse(value)?,
@@ -167,6 +171,7 @@ impl Reader {
         }
         let mut survival = Survival::new(self.strategy, self.replicas);
         survival.votes = self.votes.unwrap_or(survival.votes);
+        survival.budget = self.budget;
         recording.scenario.survival = survival;
         if let Some(text) = document {
             let program = openworkflow::compile(text)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use outlast_engine::{Strategy, Survival};
 
 use super::Workload;
-use crate::faults::{FaultPlan, generate};
+use crate::faults::{FaultPlan, aim, generate};
 use crate::{Fault, FaultKind, Latency, NetworkOptions, Random, WorldOptions};
 
 /// The strategies that are drawn when none is asked for.
@@ -60,6 +60,9 @@ pub struct Wanted {
     pub replicas: Option<usize>,
     /// How many votes make a primary.
     pub votes: Option<u16>,
+    /// What undoing may cost before a primary without a majority pauses; the inner nothing is no
+    /// bound.
+    pub budget: Option<Option<f64>>,
     /// Which kinds of faults may come.
     pub kinds: Option<Vec<FaultKind>>,
     /// Exactly these faults and no others.
@@ -91,7 +94,8 @@ impl Scenario {
         let least = if strategy == Strategy::None { 1 } else { 2 };
         let drawn = usize::try_from(random.between(least, 5)).unwrap_or(1);
         let nodes = wanted.nodes.unwrap_or(drawn).clamp(1, 64);
-        let survival = draw_survival(&mut random, wanted, strategy, nodes);
+        let mut survival = draw_survival(&mut random, wanted, strategy, nodes);
+        survival.budget = draw_budget(seed, wanted, strategy);
         let executions = random.between(1, EXECUTIONS_MAX);
         let executions = wanted.executions.map_or(executions, |count| count.clamp(1, 200) as u64);
         let window = *random.pick(&WINDOWS);
@@ -133,6 +137,14 @@ fn draw_survival(
     survival
 }
 
+/// Every third partition-tolerant execution has a budget, small enough to be used up.
+fn draw_budget(seed: u64, wanted: &Wanted, strategy: Strategy) -> Option<f64> {
+    let mut random = Random::apart(seed, 4);
+    let drawn = random.happens(333).then(|| random.between(0, 3) as f64);
+    let drawn = drawn.filter(|_| strategy == Strategy::PartitionTolerant);
+    wanted.budget.unwrap_or(drawn)
+}
+
 /// Draws what a world is like; in a calm one nothing is slow or lost.
 fn draw_options(random: &mut Random, calm: bool) -> WorldOptions {
     let networks = if calm { &NETWORKS[..2] } else { &NETWORKS[..] };
@@ -172,6 +184,7 @@ fn draw_faults(
     }
     let mut random = Random::apart(seed, 2);
     let all = wanted.kinds.clone().unwrap_or_else(|| FaultKind::ALL.to_vec());
+    let all: Vec<_> = all.into_iter().filter(|kind| kind.aims_at().is_none()).collect();
     if is_in_peace(seed, wanted) {
         return Vec::new();
     }
@@ -185,5 +198,19 @@ fn draw_faults(
     // known and not mended, so disks of replicas are not lost here (docs/simulator.md).
     let disks_max = usize::from(!survival.is_replicated());
     let faults_max = random.between(1, 10);
-    generate(&mut random, &FaultPlan { kinds, nodes, faults_max, window, disks_max })
+    let mut faults =
+        generate(&mut random, &FaultPlan { kinds, nodes, faults_max, window, disks_max });
+    faults.extend(draw_aim(seed, wanted, survival));
+    faults.sort_by_key(|fault| (fault.at, fault.kind));
+    faults
+}
+
+/// In every second world of replicas a fault is aimed at a phase of an execution's end, which chance
+/// alone hardly meets.
+fn draw_aim(seed: u64, wanted: &Wanted, survival: &Survival) -> Option<Fault> {
+    let kinds = wanted.kinds.as_deref().unwrap_or(&FaultKind::AIMED);
+    let kinds: Vec<_> = kinds.iter().copied().filter(|kind| kind.aims_at().is_some()).collect();
+    let mut random = Random::apart(seed, 5);
+    let aims = random.happens(500) && survival.is_replicated() && !kinds.is_empty();
+    aims.then(|| aim(&mut random, &kinds))
 }

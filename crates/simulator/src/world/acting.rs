@@ -1,8 +1,9 @@
 //! Carrying out what nodes want done, and what happens around a node that dies.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use outlast_engine::{Action, Caller, Reply, Report};
+use outlast_engine::{Action, Caller, Phase, Reply, Report};
 use outlast_expressions::{Filter, Value};
 use outlast_lineage::NodeId;
 use outlast_workflow::program::Undo;
@@ -198,7 +199,8 @@ impl World {
     }
 
     /// A node dies: some of what it wrote may survive, and some of that may be torn.
-    fn fall(&mut self, place: usize) {
+    pub(super) fn fall(&mut self, place: usize) {
+        self.saw_phases(place);
         let node = &mut self.machines[place].node;
         let unsynced = node.disk.unsynced_count();
         let survive = usize::try_from(self.random.between(0, unsynced as u64)).unwrap_or(0);
@@ -209,6 +211,20 @@ impl World {
         }
         if torn && unsynced > survive {
             self.saw(Situation::TornRecord);
+        }
+    }
+
+    /// Counts in the midst of what a node dies.
+    fn saw_phases(&mut self, place: usize) {
+        let Some(engine) = self.machines[place].node.engine() else { return };
+        let phases: BTreeSet<Phase> = engine.phases().map(|(_, phase)| phase).collect();
+        for phase in phases {
+            match phase {
+                Phase::Agreeing => self.saw(Situation::CrashInAgreement),
+                Phase::Compensating => self.saw(Situation::CrashInCompensation),
+                Phase::Forgetting => self.saw(Situation::CrashInForgetting),
+                Phase::Leading | Phase::Following | Phase::Paused | Phase::WithoutVotes => {}
+            }
         }
     }
 

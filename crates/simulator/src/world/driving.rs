@@ -153,7 +153,11 @@ impl World {
     /// What follows every step of a node.
     pub(super) fn go_on(&mut self, place: usize, up: bool) {
         let up = up && self.carry_out(place);
-        if !up {
+        let struck = up && !self.aimed.is_empty() && self.is_struck(place);
+        if struck {
+            self.fall(place);
+        }
+        if !up || struck {
             let back = self.random.between(1_000, 3_000_000);
             return self.went_down(place, Some(Duration::from_micros(back)));
         }

@@ -61,7 +61,29 @@ impl World {
             FaultKind::ServiceErrors => self.errors_per_mille = amount,
             FaultKind::LostAnswers => self.lost_per_mille = amount,
             FaultKind::SlowServices => self.service = self.options.service.times(amount),
+            FaultKind::CrashAgreeing
+            | FaultKind::CrashCompensating
+            | FaultKind::CrashForgetting => self.aimed.push((index, amount)),
         }
+    }
+
+    /// Whether a fault that is aimed at a phase strikes this node now.
+    pub(super) fn is_struck(&mut self, place: usize) -> bool {
+        let Some(engine) = self.machines[place].node.engine() else { return false };
+        for position in 0..self.aimed.len() {
+            let (index, steps) = self.aimed[position];
+            let fault = &self.faults[index];
+            let meant = fault.nodes == 0 || fault.nodes >> place & 1 == 1;
+            if !meant || !engine.phases().any(|(_, phase)| fault.kind.aims_at() == Some(phase)) {
+                continue;
+            }
+            if steps == 0 {
+                self.aimed.remove(position);
+                return true;
+            }
+            self.aimed[position].1 -= 1;
+        }
+        false
     }
 
     /// A fault is over.
@@ -117,6 +139,9 @@ impl World {
             | FaultKind::RestartLoop
             | FaultKind::BitFlip
             | FaultKind::LostDisk => self.on_each(&fault, Self::start_soon),
+            FaultKind::CrashAgreeing
+            | FaultKind::CrashCompensating
+            | FaultKind::CrashForgetting => self.aimed.retain(|(aimed, _)| *aimed != index),
             FaultKind::ClockJump => {}
         }
     }

@@ -51,6 +51,8 @@ pub struct World {
     faults_open: usize,
     /// Whether all faults were ended before their time.
     faults_lifted: bool,
+    /// Faults that wait for a node to be in a phase, and for so many steps more.
+    aimed: Vec<(usize, u64)>,
     errors_per_mille: u64,
     lost_per_mille: u64,
     service: Latency,
@@ -91,6 +93,7 @@ impl World {
             faults: options.faults.clone(),
             faults_open: options.faults.len(),
             faults_lifted: false,
+            aimed: Vec::new(),
             errors_per_mille: 0,
             lost_per_mille: options.lost_per_mille,
             service: options.service,

@@ -17,6 +17,8 @@ pub(super) fn that_replays(arguments: &Arguments, scenario: &Scenario) -> String
     words.push(format!("--strategy {}", word(survival.strategy)));
     if survival.is_replicated() {
         words.push(format!("--replicas {} --votes {}", survival.replicas, survival.votes));
+        let budget = survival.budget.map_or_else(|| "none".to_owned(), |cost| cost.to_string());
+        words.push(format!("--budget {budget}"));
     }
     // What may go wrong also says how rough the network is when nothing does.
     words.extend(arguments.faults.iter().map(|faults| format!("--faults {}", quoted(faults))));

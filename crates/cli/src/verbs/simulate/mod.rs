@@ -65,6 +65,9 @@ pub(crate) struct Arguments {
     /// How many votes make a primary [default: drawn]
     #[arg(long, value_name = "NUMBER")]
     votes: Option<u16>,
+    /// What undoing may cost before a primary without a majority pauses, or none [default: drawn]
+    #[arg(long, value_name = "COST")]
+    budget: Option<String>,
     /// How many executions a world has [default: drawn, one to four]
     #[arg(long, value_name = "NUMBER")]
     executions: Option<usize>,
@@ -147,10 +150,20 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Wanted> {
         strategy: arguments.strategy,
         replicas: arguments.replicas,
         votes: arguments.votes,
+        budget: arguments.budget.as_deref().map(budget).transpose()?,
         kinds: kinds.map_err(Failure::usage)?,
         faults: given_faults(&arguments.fault)?,
         executions: arguments.executions,
     })
+}
+
+/// A cost, or `none` for no bound.
+fn budget(text: &str) -> Result<Option<f64>, Failure> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let cost = text.parse().ok().filter(|cost: &f64| 0.0 <= *cost);
+    cost.map(Some).ok_or_else(|| Failure::usage(format!("--budget {text}: a cost, or none")))
 }
 
 /// The faults that are given one by one, if any are; `none` is none.

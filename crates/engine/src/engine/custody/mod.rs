@@ -31,7 +31,7 @@ pub(super) use restoring::Stored;
 pub(crate) use wire::{Begin, happenings_of};
 pub(super) use wire::{Envelope, Passed, StateBytes, Terms};
 
-use crate::{Acknowledge, Caller, Strategy};
+use crate::{Acknowledge, Caller, Phase, Strategy};
 
 /// How an entry is held, if not by this node alone.
 #[derive(Debug)]
@@ -161,6 +161,24 @@ impl Holding {
             wanted: None,
             late: Vec::new(),
             concluded: false,
+        }
+    }
+
+    /// What this node does for the execution now.
+    pub(super) fn phase(&self) -> Phase {
+        let (replica, standing) = (&self.replica, self.replica.standing());
+        if standing.settled {
+            Phase::Forgetting
+        } else if replica.is_settling() {
+            Phase::Compensating
+        } else if standing.ended {
+            Phase::Agreeing
+        } else if replica.leads().is_some() {
+            if replica.is_over_budget() { Phase::Paused } else { Phase::Leading }
+        } else if replica.seeks_votes() {
+            Phase::WithoutVotes
+        } else {
+            Phase::Following
         }
     }
 

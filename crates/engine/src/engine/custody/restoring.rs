@@ -257,7 +257,7 @@ impl Entry {
     pub(in crate::engine) fn holders(&self) -> Option<Holders> {
         let Some(Custody::Replica(holding)) = &self.custody else { return None };
         let (members, leader) = (holding.terms.members.clone(), holding.replica.leader());
-        Some(Holders { members, leader })
+        Some(Holders { members, leader, phase: holding.phase() })
     }
 
     /// Whether it is a line that was lost: nobody is shown it as an execution.

@@ -289,10 +289,20 @@ fn a_primary_over_its_budget_pauses_until_a_majority_follows() {
     let mut primary = begun(super::super::Setup { budget: Some(5.0), ..setup(3, 3, 1) });
     advance(&mut primary, 0, vec![intended(effect(3, 1, 1), "a", false)]);
     assert!(primary.may_leave(1), "nothing was done yet");
-    advance(&mut primary, 1, vec![super::steps::done(effect(3, 1, 1))]);
+    let says_so = |outputs: &[Output]| {
+        let paused = Output::Report(Situation::OverBudget);
+        outputs.iter().filter(|output| **output == paused).count()
+    };
+    let outputs = advance(&mut primary, 1, vec![super::steps::done(effect(3, 1, 1))]);
     assert!(primary.is_over_budget() && !primary.may_leave(2));
-    receive(&mut primary, 1, Message::Ack { point: point(3, 1, 2), confirmed: None });
-    assert!(!primary.is_over_budget() && primary.may_leave(2));
+    assert_eq!(says_so(&outputs), 1, "it says that it pauses");
+    let outputs = advance(&mut primary, 1, vec![]);
+    assert_eq!(says_so(&outputs), 0, "once");
+    receive(&mut primary, 1, Message::Ack { point: point(3, 1, 3), confirmed: None });
+    assert!(!primary.is_over_budget() && primary.may_leave(3));
+    advance(&mut primary, 1, vec![intended(effect(3, 1, 4), "b", false)]);
+    let outputs = advance(&mut primary, 2, vec![super::steps::done(effect(3, 1, 4))]);
+    assert_eq!(says_so(&outputs), 1, "and again when it pauses again");
 }
 
 /// 4.2: "r sends an update containing the produced execution state to all replicas"; nothing else
