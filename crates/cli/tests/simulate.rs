@@ -34,11 +34,15 @@ fn a_recorded_world_is_replayed_and_a_changed_one_is_noticed() {
     assert!(again.status.success(), "{}", text(&again.stderr));
     let trace = text(&again.stdout);
     assert!(trace.contains("fault crash@0.1+1:1 begins"), "{trace}");
+    let few = simulate(&["--replay", path, "--to", "0.1", "--node", "1"]);
+    let lines: Vec<_> = text(&few.stdout).lines().filter(|line| line.contains("  node ")).collect();
+    assert!(!lines.is_empty() && lines.iter().all(|line| line.contains("  node 1  ")), "{lines:?}");
+    assert!(lines.len() < trace.lines().filter(|line| line.contains("  node 1  ")).count());
     let changed = std::fs::read_to_string(&file).unwrap().replace("crash@0.1+1:1", "crash@0.1+2:1");
     std::fs::write(&file, changed).unwrap();
     let other = simulate(&["--replay", path]);
     assert_eq!(other.status.code(), Some(1));
-    assert!(text(&other.stderr).contains("not the one that was recorded"));
+    assert!(text(&other.stderr).contains("is not the one that was recorded"));
 }
 
 #[test]

@@ -67,6 +67,8 @@ pub enum Input {
         /// The release of the program.
         release: String,
     },
+    /// This node is about to stop in good order: the others are told.
+    Leaving,
     /// A definition that `Action::Compile` named was compiled.
     Compiled {
         /// The definition.

@@ -150,6 +150,13 @@ pub enum Report {
         /// What.
         situation: Situation,
     },
+    /// Gossip believes something else of another node.
+    Member {
+        /// Which node.
+        node: NodeId,
+        /// What is believed: joining, alive, suspect, dead or left.
+        state: &'static str,
+    },
     /// A CloudEvent was published by an execution or by a caller.
     Published {
         /// Its number on this node.

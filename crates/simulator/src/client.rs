@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_engine::{Ask, Caller, Refusal, Reply, StartAsk, Survival, Which, WorkflowVersion};
+use outlast_engine::{
+    Ask, Caller, Refusal, Reply, StartAsk, Strategy, Survival, Which, WorkflowVersion,
+};
 use outlast_expressions::Value;
 use outlast_lineage::ExecutionId;
 use outlast_workflow::program::bundle;
@@ -201,6 +203,18 @@ impl Client {
             Goal::Publish(_) => Some(0),
             Goal::Start(start) | Goal::Wait(start) => self.home(start),
         }
+    }
+
+    /// Whether only one node holds an execution.
+    pub(crate) fn is_alone(&self, execution: ExecutionId) -> bool {
+        let start = self.plan.starts.iter().position(|start| start.id == execution);
+        start.is_some_and(|start| self.homes[start].is_some())
+    }
+
+    /// Whether every node that holds an execution executes it.
+    pub(crate) fn is_active(&self, execution: ExecutionId) -> bool {
+        let start = self.plan.starts.iter().position(|start| start.id == execution);
+        start.is_some_and(|start| self.plan.survival(start).strategy == Strategy::Active)
     }
 
     /// The only node that knows an execution, if there is only one.

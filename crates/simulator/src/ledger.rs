@@ -32,6 +32,8 @@ pub struct Act {
     /// Whether the answer reached the one who asked and was written down. If not, it will be asked
     /// for again, which a service without a memory for keys cannot tell from a new act.
     pub is_certain: bool,
+    /// Whether its answer is on the disk of the one who asked: it never asks again.
+    pub is_settled: bool,
     /// Whether the node that asked for it lost its disk, so that perhaps nobody knows of it.
     pub is_orphan: bool,
 }
@@ -46,6 +48,10 @@ pub struct Ledger {
     /// Acts that are not undone, by execution and what they are about; the latest is last.
     standing: BTreeMap<(ExecutionId, String), Vec<usize>>,
     by_execution: BTreeMap<ExecutionId, Vec<usize>>,
+    /// Acts whose answers are on the disks of those who asked, by execution and key.
+    settled: BTreeMap<(ExecutionId, OperationKey), usize>,
+    /// How often a key was acted on.
+    counts: BTreeMap<(ExecutionId, OperationKey), u32>,
     /// How many undos there were of which nobody can tell what they undid.
     pub unpaired: u64,
 }
@@ -96,8 +102,7 @@ impl Ledger {
     /// Whether the key of an act was acted on before.
     pub(crate) fn repeats(&self, place: usize) -> bool {
         let act = &self.acts[place];
-        let before = self.by_execution.get(&act.execution).into_iter().flatten();
-        before.rev().skip(1).any(|other| self.acts[*other].key == act.key)
+        self.counts.get(&(act.execution, act.key)).is_some_and(|count| 1 < *count)
     }
 
     /// The one who asked does not know what became of an act.
@@ -105,11 +110,23 @@ impl Ledger {
         self.acts[place].is_certain = false;
     }
 
+    /// The answer of an act is on the disk of the one who asked.
+    pub(crate) fn settle(&mut self, place: usize) {
+        self.acts[place].is_settled = true;
+        self.settled.insert((self.acts[place].execution, self.acts[place].key), place);
+    }
+
+    /// The act with a key whose answer is on the disk of the one who asked for it.
+    pub(crate) fn known_of(&self, execution: ExecutionId, key: OperationKey) -> Option<&Act> {
+        self.settled.get(&(execution, key)).map(|place| &self.acts[*place])
+    }
+
     /// A node lost its disk: perhaps nobody knows what it did.
     pub(crate) fn orphan(&mut self, node: NodeId) {
         for act in self.acts.iter_mut().filter(|act| act.node == node) {
             act.is_orphan = true;
         }
+        self.settled.retain(|_, place| self.acts[*place].node != node);
     }
 
     /// Enters an act with its receipt and what it is about, and pairs it with the act it undoes. Says
@@ -124,6 +141,7 @@ impl Ledger {
     ) -> (usize, Option<String>) {
         let place = self.acts.len();
         let (undo, execution) = (act.undo, act.execution);
+        *self.counts.entry((execution, act.key)).or_default() += 1;
         self.acts.push(act);
         self.by_execution.entry(execution).or_default().push(place);
         if undo {
@@ -160,8 +178,7 @@ impl Ledger {
             return None;
         }
         let Some(undone) = named.or_else(by_subject) else {
-            let repeats = self.acts[..undo].iter().any(|act| act.key == self.acts[undo].key);
-            self.unpaired += u64::from(!repeats);
+            self.unpaired += u64::from(!self.repeats(undo));
             return None;
         };
         self.acts[undo].undoes = Some(undone);

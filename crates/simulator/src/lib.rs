@@ -37,4 +37,4 @@ pub use random::Random;
 pub use services::{Services, Visited};
 pub use situations::{Situation, Situations};
 pub use swarm::{Recording, RecordingError, Scenario, Swarm, Verdict, Wanted, Workload};
-pub use world::{World, WorldOptions};
+pub use world::{RunEvent, Watcher, World, WorldOptions};

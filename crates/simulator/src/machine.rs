@@ -1,6 +1,6 @@
 //! One machine: a node, its clock, and what is under way around it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use outlast_engine::{EngineOptions, Input, Position};
@@ -58,6 +58,12 @@ pub struct Machine {
     pub(crate) sync_factor: u64,
     /// How many calls are under way.
     pub(crate) calls: usize,
+    /// The nodes it knows where to find; kept on its disk.
+    pub(crate) met: BTreeSet<NodeId>,
+    /// The nodes it hears no more; kept on its disk.
+    pub(crate) removed: BTreeSet<NodeId>,
+    /// What it believes of the others, as far as it said so.
+    pub(crate) believed: BTreeMap<NodeId, &'static str>,
     unsettled: Vec<Unsettled>,
     abandoned: BTreeSet<(ExecutionId, Ticket)>,
 }
@@ -81,6 +87,9 @@ impl Machine {
             sync_fails: false,
             sync_factor: 1,
             calls: 0,
+            met: BTreeSet::new(),
+            removed: BTreeSet::new(),
+            believed: BTreeMap::new(),
             unsettled: Vec::new(),
             abandoned: BTreeSet::new(),
         }
@@ -117,9 +126,11 @@ impl Machine {
         self.unsettled.retain(|unsettled| unsettled.act != act);
     }
 
-    /// What is written down is settled.
-    pub(crate) fn settle(&mut self, durable: Position) {
-        self.unsettled.retain(|unsettled| unsettled.written.is_none_or(|at| at > durable));
+    /// What is written down is settled; says which acts.
+    pub(crate) fn settle(&mut self, durable: Position) -> Vec<usize> {
+        let is_settled =
+            |unsettled: &mut Unsettled| unsettled.written.is_some_and(|at| at <= durable);
+        self.unsettled.extract_if(.., is_settled).map(|unsettled| unsettled.act).collect()
     }
 
     /// A call is broken off; says which acts nobody will know about.
@@ -133,6 +144,12 @@ impl Machine {
         self.unsettled.iter().filter(of).map(|unsettled| unsettled.act).collect()
     }
 
+    /// The disk is gone: so is what it knew of others.
+    pub(crate) fn forget_others(&mut self) {
+        self.met.clear();
+        self.removed.clear();
+    }
+
     /// The node died; says which acts nobody knows about.
     pub(crate) fn went_down(&mut self) -> Vec<usize> {
         self.alarm = None;
@@ -144,6 +161,7 @@ impl Machine {
         self.busy_until = Time::default();
         self.calls = 0;
         self.abandoned.clear();
+        self.believed.clear();
         self.unsettled.drain(..).map(|unsettled| unsettled.act).collect()
     }
 }

@@ -13,6 +13,7 @@ use outlast_lineage::{NodeId, Time};
 use outlast_workflow::Program;
 
 use crate::Disk;
+use crate::world::RunEvent;
 
 /// When a node is to crash: at a record, counted from one over all its lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +71,10 @@ pub struct Node {
     pub steps: u64,
     /// After how many steps the engine is looked through; zero is never.
     pub invariants_every: u64,
+    /// Whether what comes of every input is kept for whoever records the run.
+    pub is_recorded: bool,
+    /// What came of the last input, if it is to be kept.
+    pub(crate) last: Option<RunEvent>,
 }
 
 impl Node {
@@ -86,6 +91,8 @@ impl Node {
             life: 0,
             steps: 0,
             invariants_every: 1,
+            is_recorded: false,
+            last: None,
         }
     }
 
@@ -137,8 +144,13 @@ impl Node {
     /// Gives the engine an input; says whether the node is still up afterwards.
     pub fn step(&mut self, now: Time, input: Input) -> bool {
         let Some(engine) = &mut self.engine else { return false };
+        let text = self.is_recorded.then(|| RunEvent::text_of(&input));
         let outputs = engine.step(now, input);
         self.steps += 1;
+        if let Some(text) = text {
+            let place = (now.as_micros(), self.options.node.0, self.options.shard.0.into());
+            self.last = Some(RunEvent::new(place, &text, &outputs));
+        }
         if self.invariants_every != 0 && self.steps.is_multiple_of(self.invariants_every) {
             engine.assert_invariants();
         }

@@ -153,6 +153,7 @@ impl Services {
             undoes: None,
             undone_by: None,
             is_certain: true,
+            is_settled: false,
             is_orphan: false,
         };
         let carried = if request.undo { carried_receipt(payload(&request.target)) } else { None };

@@ -71,6 +71,18 @@ situations! {
     AskedElsewhere => "client asked elsewhere",
     /// A client was refused for now, and asked again.
     RefusedForNow => "refused for now",
+    /// Gossip found a member.
+    Joined => "member joined",
+    /// Gossip suspected a member.
+    Suspected => "member suspected",
+    /// A member that was suspected contradicted in time.
+    SuspicionRefuted => "suspicion refuted",
+    /// Gossip took a member for dead.
+    TakenForDead => "member taken for dead",
+    /// A member said that it goes.
+    Left => "member left",
+    /// A member that was taken for dead, or had left, was there again.
+    Rejoined => "member rejoined",
     /// A replica became the primary.
     Elected => "primary elected",
     /// A replica had too few votes to go on, and waited.

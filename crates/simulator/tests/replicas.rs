@@ -2,12 +2,16 @@
 
 mod flows;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use flows::{Tasks, plan};
-use outlast_engine::{Strategy, Survival};
+use outlast_engine::{Phase, Strategy, Survival};
+use outlast_lineage::ExecutionId;
 use outlast_simulator::checkers::Expectation;
-use outlast_simulator::{Fault, Plan, World, WorldOptions, checkers};
+use outlast_simulator::{
+    Fault, Plan, Situation, StartPlan, Workload, World, WorldOptions, checkers,
+};
 use outlast_workflow::program::OnFault;
 
 /// Activities one after the other, each of which can be undone.
@@ -25,6 +29,22 @@ fn line(length: usize, survival: &Survival, dedup: bool) -> Plan {
     let mut plan = plan(&[program], 1);
     plan.starts[0].survival = Some(survival.clone());
     plan
+}
+
+/// The line that comes with the simulator: undoing any of its eight activities costs one.
+fn costly_line(survival: &Survival) -> Plan {
+    let flows = Workload::built_in();
+    let line = flows.iter().find(|flow| flow.name == "line").unwrap();
+    let start = StartPlan {
+        id: ExecutionId::from_bytes([1; 16]),
+        namespace: line.program.namespace.clone(),
+        workflow: line.program.name.clone(),
+        input: line.input.clone(),
+        survival: Some(survival.clone()),
+        delay: Duration::ZERO,
+    };
+    let definitions = vec![(Arc::clone(&line.program), Arc::clone(&line.text))];
+    Plan { definitions, starts: vec![start], events: Vec::new() }
 }
 
 fn world(options: WorldOptions, plan: Plan) -> World {
@@ -109,4 +129,21 @@ fn no_majority_anywhere_and_one_run_remains() {
             check(5, &list, 40, &five(Strategy::Active), dedup, seed);
         }
     }
+}
+
+#[test]
+fn a_primary_without_a_majority_pauses_for_its_budget_and_says_so() {
+    let survival =
+        Survival { budget: Some(1.0), votes: 1, ..Survival::new(Strategy::PartitionTolerant, 3) };
+    let mut world = World::new(options(3, &["isolate@0.03+4:3"]), costly_line(&survival));
+    let phase_of = |world: &World, place: usize| {
+        let engine = world.machines[place].node.engine().unwrap();
+        engine.phases().next().map(|(_, phase)| phase)
+    };
+    while world.elapsed() < Duration::from_secs(3) && world.step() {}
+    assert_eq!(phase_of(&world, 2), Some(Phase::Paused), "{}", world.trace);
+    assert!(phase_of(&world, 2).and_then(Phase::why_it_waits).is_some());
+    assert!(world.situations.count(Situation::BudgetPause) > 0);
+    world.run();
+    assert_eq!(checkers::everything_that_always_holds(&world), Ok(()), "{}", world.trace);
 }

@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use outlast_lineage::{Digester, NodeId, Time};
 use outlast_protocols::membership::{
-    ADDRESSES_MAX, Input, Member, Membership, Offer, Options, Output, State, TEXT_BYTES_MAX, Timer,
+    ADDRESSES_MAX, Change, Input, Member, Membership, Offer, Options, Output, State,
+    TEXT_BYTES_MAX, Timer,
 };
 use outlast_protocols::replicas;
 
 use super::custody::Envelope;
 use super::{Engine, Step};
-use crate::{Action, ClusterStanding, MemberStanding};
+use crate::{Action, ClusterStanding, MemberStanding, Report};
 
 /// For how long a node that does not answer is remembered: until a person removes it.
 const FORGET_AFTER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -113,9 +114,29 @@ impl Engine {
                     step.order(None, Action::Send { to, message });
                 }
                 Output::SetTimer { timer, at } => drop(self.gossip.timers.insert(timer, at)),
-                Output::Changed(_) => self.follow_gossip(step),
+                Output::Changed(changes) => {
+                    self.report_members(step, &changes);
+                    self.follow_gossip(step);
+                }
             }
         }
+    }
+
+    fn report_members(&self, step: &mut Step, changes: &[Change]) {
+        for change in changes.iter().filter(|_| self.options.reports) {
+            if let Change::Became { node, state } = change
+                && *node != self.options.node
+            {
+                let report = Report::Member { node: *node, state: word(*state) };
+                step.order(None, Action::Report(report));
+            }
+        }
+    }
+
+    /// Says that this node goes. What it holds with others, they hold on to.
+    pub(super) fn leave_gossip(&mut self, step: &mut Step) {
+        self.tell_gossip(step, Input::Leave);
+        self.gossip.timers.clear();
     }
 
     /// Takes over who is there, and where.

@@ -41,9 +41,9 @@ use crate::{
     RecordKind, Reply, Subject,
 };
 use certain::Certain;
-pub use custody::Times;
 use custody::{Alarm, Passed, Peers, Word};
 pub(crate) use custody::{Begin, Forgetting, happenings_of};
+pub use custody::{Spoken, Times};
 use definitions::Definitions;
 use events::Events;
 use gossip::Gossip;
@@ -192,6 +192,7 @@ impl Engine {
             Input::Reachable { addresses, release } => {
                 self.join_gossip(&mut step, addresses, release);
             }
+            Input::Leaving => self.leave_gossip(&mut step),
             Input::Compiled { definition, program } if !self.storage_full => {
                 self.compiled(&mut step, *definition, program);
             }
@@ -389,6 +390,11 @@ impl Engine {
             custody::Custody::Remnant(_) => None,
         };
         self.custodies.iter().filter_map(phase_of)
+    }
+
+    /// The executions in which something waits for a person, be it in a line that was lost.
+    pub fn waits_for_people(&self) -> impl Iterator<Item = ExecutionId> {
+        self.roster.parked().map(|id| self.execution_of(id))
     }
 
     /// Panics if something that must always hold does not. Costs as much as everything it holds.

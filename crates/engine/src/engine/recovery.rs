@@ -350,8 +350,9 @@ impl Recovery<'_> {
             let remnant = self.engine.remnant_id(id, *line);
             let saved = self.is_saved(Subject::Execution(remnant), position);
             if !saved && self.engine.roster.get(id).is_some() {
-                self.engine.keep_remnant(time, id, *line, state);
+                // Since this record, not since the newest: without it nothing of the line is stored.
                 self.engine.unsaved.mark(Subject::Execution(remnant), position);
+                self.engine.keep_remnant(time, id, *line, state);
             }
         }
     }

@@ -230,7 +230,10 @@ impl Driver {
             Message::PeersMet(others) => self.step(Input::PeersMet(others)),
             // Whoever no longer wants to know needs no answer.
             Message::Count(reply) => drop(reply.send(self.counts())),
-            Message::Stop => self.stopping = true,
+            Message::Stop => {
+                self.stopping = true;
+                self.step(Input::Leaving);
+            }
         }
     }
 

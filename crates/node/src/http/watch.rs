@@ -234,6 +234,9 @@ fn told(report: &Report) -> Result<Event, axum::Error> {
         Report::Custody { execution, situation } => event.event("custody").json_data(
             json!({ "execution": execution.to_string(), "situation": situation.word() }),
         ),
+        Report::Member { node, state } => event
+            .event("member")
+            .json_data(json!({ "node": format!("{:016x}", node.0), "state": state })),
         Report::Published { number, event: published } => event
             .event("published")
             .json_data(json!({ "number": number, "event": value::to_json(published) })),

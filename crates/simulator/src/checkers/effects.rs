@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_engine::Strategy;
-use outlast_lineage::ExecutionId;
+use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::Outcome;
 
 use super::Finding;
-use crate::{Act, FaultKind, World};
+use crate::{Act, FaultKind, Machine, World};
 
 /// What one run of a plan does when nothing fails: how executions end, and what then stands.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct Expectation {
     executions: BTreeMap<ExecutionId, Expected>,
     /// The names of what can be undone.
     undoable: BTreeSet<String>,
+    /// The names of what can be neither undone nor repeated.
+    pivots: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +38,8 @@ impl Expectation {
             (*id, Expected { outcome: word(outcome), standing: counts, undos })
         });
         let executions = executions.collect();
-        Self { executions, undoable: calm.undoable().map(str::to_owned).collect() }
+        let undoable = calm.undoable().map(str::to_owned).collect();
+        Self { executions, undoable, pivots: calm.pivots().map(str::to_owned).collect() }
     }
 }
 
@@ -44,7 +47,8 @@ impl Expectation {
 /// everything else is undone.
 ///
 /// What a service without a memory for keys was asked twice because an answer was lost may stand
-/// twice, and so may what only a lost disk knew of; nothing else may.
+/// twice, and so may what only a lost disk knew of, and what a node cannot undo before a person says
+/// what became of something that came later; nothing else may.
 pub fn net_effects_are_those_of_one_run(calm: &Expectation, world: &World) -> Finding {
     // Nobody can tell what stands if nobody can tell what was undone.
     if world.services.ledger.unpaired > 0 {
@@ -70,10 +74,12 @@ fn effects_of_one(
     if !as_planned && !services_had_faults(world) {
         return Err(format!("it is {} when nothing fails", expected.outcome));
     }
+    let stuck = waiting_for_people(world, id);
     let mut stands: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for act in standing(world, id) {
         let (certain, doubtful) = stands.entry(name(world, act)).or_default();
-        *if is_certain(world, act) { certain } else { doubtful } += 1;
+        let is_certain = is_certain(world, act) && !stuck.contains(&act.node);
+        *if is_certain { certain } else { doubtful } += 1;
     }
     let names: BTreeSet<&str> =
         stands.keys().copied().chain(expected.standing.keys().map(String::as_str)).collect();
@@ -91,6 +97,28 @@ fn effects_of_one(
         };
         if certain > most || certain + doubtful < least {
             return Err(format!("{name} stands {} times, {once} in one run", certain + doubtful));
+        }
+    }
+    Ok(())
+}
+
+/// What can be neither undone nor repeated is done at most as often as one run does it, by whomever:
+/// its line was decided on before.
+pub fn a_pivot_runs_in_one_line(calm: &Expectation, world: &World) -> Finding {
+    let starts = world.client.plan().starts.iter().enumerate();
+    for (index, start) in starts.filter(|(_, start)| !world.client.forgiven.contains(&start.id)) {
+        let survival = world.client.plan().survival(index);
+        let Some(expected) = calm.executions.get(&start.id) else { continue };
+        if survival.is_replicated() && survival.pivots_anywhere {
+            continue;
+        }
+        for pivot in &calm.pivots {
+            let acts = world.services.ledger.of(start.id);
+            let acts = acts.filter(|act| !act.is_orphan && name(world, act) == pivot).count();
+            let once = expected.standing.get(pivot).copied().unwrap_or(0);
+            if once < acts {
+                return Err(format!("{pivot} of {} was done {acts} times", start.id));
+            }
         }
     }
     Ok(())
@@ -146,6 +174,14 @@ fn standing(world: &World, id: ExecutionId) -> impl Iterator<Item = &Act> {
 
 fn name<'w>(world: &'w World, act: &Act) -> &'w str {
     world.services.ledger.operation(act.name)
+}
+
+/// The nodes at which something of an execution waits for a person.
+fn waiting_for_people(world: &World, id: ExecutionId) -> BTreeSet<NodeId> {
+    let waits = |machine: &&Machine| {
+        machine.node.engine().is_some_and(|engine| engine.waits_for_people().any(|of| of == id))
+    };
+    world.machines.iter().filter(waits).map(Machine::id).collect()
 }
 
 const fn is_certain(world: &World, act: &Act) -> bool {

@@ -6,13 +6,16 @@
 
 mod effects;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use outlast_engine::{Engine, Phase};
+use outlast_lineage::{ExecutionId, NodeId};
 
 use crate::World;
 
 pub use effects::{
-    Expectation, net_effects_are_those_of_one_run, no_compensation_without_a_fault,
-    undos_come_in_reverse_order,
+    Expectation, a_pivot_runs_in_one_line, net_effects_are_those_of_one_run,
+    no_compensation_without_a_fault, undos_come_in_reverse_order,
 };
 
 /// A sentence that does not hold, and what was found instead.
@@ -37,7 +40,10 @@ pub fn everything_at_rest(calm: &Expectation, world: &World) -> Finding {
         no_key_is_acted_on_twice(world)?;
     }
     every_node_says_the_same(world)?;
+    everyone_knows_who_is_there(world)?;
+    a_pivot_runs_in_one_line(calm, world)?;
     net_effects_are_those_of_one_run(calm, world)?;
+    nobody_holds_what_is_over(world)?;
     undos_come_in_reverse_order(world)?;
     no_compensation_without_a_fault(calm, world)
 }
@@ -85,6 +91,67 @@ pub fn every_node_says_the_same(world: &World) -> Finding {
         // That they said nothing different was looked at when they said it.
         if let Some(((_, place), _)) = said.find(|(_, outcome)| outcome.is_none()) {
             return Err(format!("{} has not ended at node {}", start.id, place + 1));
+        }
+    }
+    Ok(())
+}
+
+/// Once the faults are over, every node takes every other for alive, and none that was removed for a
+/// member, however they found out.
+pub fn everyone_knows_who_is_there(world: &World) -> Finding {
+    if !world.options().gossip {
+        return Ok(());
+    }
+    for (machine, standing) in world.machines.iter().zip(&world.standings) {
+        let own = machine.id();
+        let Some(standing) = standing else {
+            return Err(format!("node {} does not say who is there", own.0));
+        };
+        let seen: BTreeSet<NodeId> = standing.members.iter().map(|member| member.node).collect();
+        let others = world.members().iter().copied().filter(|node| *node != own);
+        let others: BTreeSet<NodeId> = others.collect();
+        if seen != others {
+            return Err(format!("node {} knows {seen:?}, and there are {others:?}", own.0));
+        }
+        let doubted = standing.members.iter().find(|it| it.state != "alive" || !it.reachable);
+        if let Some(member) = doubted {
+            let (node, state) = (member.node.0, member.state);
+            return Err(format!("node {} takes node {node} for {state}", own.0));
+        }
+    }
+    Ok(())
+}
+
+/// When all is over, no node holds an execution together with others any more, or has work that
+/// waits: all forgot together. While something in it waits for a person at some node, nobody forgets.
+pub fn nobody_holds_what_is_over(world: &World) -> Finding {
+    let engines = || world.machines.iter().filter_map(|machine| machine.node.engine());
+    let waiting: BTreeSet<_> = engines().flat_map(Engine::waits_for_people).collect();
+    for machine in &world.machines {
+        let Some(engine) = machine.node.engine() else { continue };
+        if let Some((id, phase)) = engine.phases().find(|(id, _)| !waiting.contains(id)) {
+            let node = machine.id().0;
+            return Err(format!("node {node} still holds {id}: it is {}", phase.word()));
+        }
+        let queued = engine.counters().queued;
+        if 0 < queued {
+            return Err(format!("node {} has {queued} things to do", machine.id().0));
+        }
+    }
+    Ok(())
+}
+
+/// So long after the last fault no execution has two primaries, but for those that all execute.
+pub fn nobody_leads_beside_another(world: &World) -> Finding {
+    let mut leaders: BTreeMap<ExecutionId, NodeId> = BTreeMap::new();
+    for machine in &world.machines {
+        let phases = machine.node.engine().into_iter().flat_map(|engine| engine.phases());
+        let leads = phases.filter(|(_, phase)| matches!(phase, Phase::Leading | Phase::Paused));
+        for (id, _) in leads.filter(|(id, _)| !world.client.is_active(*id)) {
+            if let Some(other) = leaders.insert(id, machine.id()) {
+                let node = machine.id();
+                return Err(format!("nodes {} and {} both lead {id}", other.0, node.0));
+            }
         }
     }
     Ok(())

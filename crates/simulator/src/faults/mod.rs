@@ -83,6 +83,8 @@ pub enum FaultKind {
     LostAnswers,
     /// Services take `amount` times as long.
     SlowServices,
+    /// A node stops in good order, tells the others so, and comes back when it is over.
+    Stop,
     /// The first node that agrees with others on the result of an execution dies, `amount` steps
     /// into it.
     CrashAgreeing,
@@ -94,7 +96,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Everything that can go wrong.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Crash,
         Self::RestartLoop,
         Self::Outage,
@@ -120,6 +122,7 @@ impl FaultKind {
         Self::ServiceErrors,
         Self::LostAnswers,
         Self::SlowServices,
+        Self::Stop,
         Self::CrashAgreeing,
         Self::CrashCompensating,
         Self::CrashForgetting,
@@ -157,6 +160,7 @@ impl FaultKind {
             Self::ServiceErrors => "service-errors",
             Self::LostAnswers => "lost-answers",
             Self::SlowServices => "slow-services",
+            Self::Stop => "stop",
             Self::CrashAgreeing => "crash-agreeing",
             Self::CrashCompensating => "crash-compensating",
             Self::CrashForgetting => "crash-forgetting",
@@ -166,7 +170,12 @@ impl FaultKind {
     /// Which group it belongs to: the groups may be named in place of their kinds.
     pub const fn group(self) -> &'static str {
         match self {
-            Self::Crash | Self::RestartLoop | Self::Outage | Self::Pause | Self::Slow => "process",
+            Self::Crash
+            | Self::RestartLoop
+            | Self::Outage
+            | Self::Pause
+            | Self::Slow
+            | Self::Stop => "process",
             Self::Split | Self::OneWay | Self::Bridge | Self::Flap | Self::Isolate => "partition",
             Self::Loss
             | Self::Duplication

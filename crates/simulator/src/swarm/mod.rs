@@ -14,7 +14,7 @@ use std::time::Duration;
 use outlast_engine::Survival;
 
 use crate::checkers::{self, Expectation};
-use crate::{Fault, Situation, Situations, World, WorldOptions};
+use crate::{Fault, RunEvent, Situation, Situations, Watcher, World, WorldOptions};
 pub use recording::{Recording, RecordingError};
 pub use scenario::{Scenario, Wanted};
 pub use workload::Workload;
@@ -35,6 +35,10 @@ pub struct Verdict {
     pub elapsed: Duration,
     /// What came up in it.
     pub situations: Situations,
+    /// Whether whoever looked on wanted no more.
+    pub stopped: bool,
+    /// Every input of every engine, if the run was recorded.
+    pub run_events: Vec<RunEvent>,
     /// What occurred, a line each, if it was written down.
     pub trace: String,
 }
@@ -66,6 +70,11 @@ impl Swarm {
 
     /// Runs a world and looks at everything that must hold in it.
     pub fn run(&mut self, scenario: &Scenario) -> Verdict {
+        self.run_watched(scenario, None)
+    }
+
+    /// The same, while someone looks on.
+    pub fn run_watched(&mut self, scenario: &Scenario, watcher: Option<Watcher>) -> Verdict {
         let Some(flow) = self.flows.iter().find(|flow| flow.name == scenario.flow).cloned() else {
             return Verdict::nothing(format!("there is no flow {}", scenario.flow));
         };
@@ -77,8 +86,11 @@ impl Swarm {
         // An engine that finds its own invariants broken panics, which is a finding like any other.
         let ran = catch_unwind(AssertUnwindSafe(|| {
             let mut world = World::new(scenario.options.clone(), plan);
-            let settled =
-                |world: &World| checkers::net_effects_are_those_of_one_run(&calm, world).is_ok();
+            watcher.into_iter().for_each(|watcher| world.watch(watcher));
+            let settled = |world: &World| {
+                checkers::nobody_holds_what_is_over(world).is_ok()
+                    && checkers::net_effects_are_those_of_one_run(&calm, world).is_ok()
+            };
             world.run_to_rest(&settled);
             let finding = checkers::everything_at_rest(&calm, &world).err();
             Verdict::of(world, finding)
@@ -149,7 +161,9 @@ impl Verdict {
             steps: world.steps(),
             occurrences: world.occurrences,
             elapsed: world.elapsed(),
+            stopped: world.was_stopped(),
             situations: world.situations,
+            run_events: world.run_events,
             trace: world.trace,
         }
     }
@@ -161,6 +175,8 @@ impl Verdict {
             occurrences: 0,
             elapsed: Duration::ZERO,
             situations: Situations::default(),
+            stopped: false,
+            run_events: Vec::new(),
             trace: String::new(),
         }
     }

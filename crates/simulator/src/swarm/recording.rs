@@ -1,7 +1,9 @@
-//! A world written down: everything it is made of, and the digest of its trace.
+//! A run written down: everything its world is made of, and every input of every engine.
 //!
-//! The text has a line for each option, `key value`; lines that begin with `#` are for people. If the
-//! flow does not come with the simulator, its text follows after a line `---`.
+//! The text has a line for each option, `key value`; lines that begin with `#` are for people. Each
+//! `event` is one input: when, at which node and shard, of which kind, and the digests of the input and
+//! of what the engine wanted done. If the flow does not come with the simulator, its text follows after
+//! a line `---`.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -10,7 +12,6 @@ use std::time::Duration;
 use outlast_engine::{Strategy, Survival};
 use outlast_expressions::{Value, value};
 use outlast_languages::openworkflow;
-use outlast_lineage::Digest;
 
 use super::{Scenario, Workload};
 use crate::WorldOptions;
@@ -25,8 +26,8 @@ pub struct Recording {
     pub scenario: Scenario,
     /// The flow, if it does not come with the simulator.
     pub flow: Option<Workload>,
-    /// The digest of its trace, if it was taken.
-    pub digest: Option<Digest>,
+    /// Every input of every engine, as `RunEvent` writes it; nothing if only the world is kept.
+    pub run: Vec<String>,
 }
 
 /// The text is not a recording.
@@ -65,13 +66,12 @@ impl Recording {
         line("sync", &options.sync);
         line("service", &options.service);
         line("skew", &options.skew);
+        line("gossip", &options.gossip);
         line("deduplicating", &options.deduplicating);
         line("snapshot-every", &options.snapshot_every);
         line("awake-max", &options.awake_max);
         options.faults.iter().for_each(|fault| line("fault", fault));
-        if let Some(digest) = &self.digest {
-            line("digest", digest);
-        }
+        self.run.iter().for_each(|event| line("event", event));
         if let Some(flow) = &self.flow {
             line("input", &value::to_text(&flow.input));
             write!(text, "---\n{}", flow.text).expect("writing to memory does not fail");
@@ -121,7 +121,7 @@ impl Reader {
             options,
         };
         Self {
-            recording: Recording { scenario, flow: None, digest: None },
+            recording: Recording { scenario, flow: None, run: Vec::new() },
             strategy: Strategy::None,
             replicas: 1,
             votes: None,
@@ -149,13 +149,12 @@ impl Reader {
             "sync" => options.sync = parse(value)?,
             "service" => options.service = parse(value)?,
             "skew" => options.skew = parse(value)?,
+            "gossip" => options.gossip = parse(value)?,
             "deduplicating" => options.deduplicating = parse(value)?,
             "snapshot-every" => options.snapshot_every = parse(value)?,
             "awake-max" => options.awake_max = parse(value)?,
             "fault" => options.faults.push(parse(value)?),
-            "digest" => {
-                self.recording.digest = Some(Digest::parse(value).ok_or("not a digest")?);
-            }
+            "event" => self.recording.run.push(value.to_owned()),
             "input" => self.input = value::parse(value).map_err(|error| error.to_string())?,
             _ => return Err("an unknown option".to_owned()),
         }
@@ -205,8 +204,8 @@ mod tests {
         let flows = Workload::built_in();
         for seed in 0..20 {
             let scenario = Scenario::draw(seed, &Wanted::default(), &flows);
-            let digest = Some(Digest::of(&[1]));
-            let recording = Recording { scenario, flow: Some(flows[0].clone()), digest };
+            let run = vec!["1000 1 0 Turn 00 ff".to_owned()];
+            let recording = Recording { scenario, flow: Some(flows[0].clone()), run };
             let text = recording.to_text();
             assert_eq!(text.parse::<Recording>().unwrap().to_text(), text);
         }

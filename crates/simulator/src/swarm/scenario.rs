@@ -67,6 +67,8 @@ pub struct Wanted {
     pub kinds: Option<Vec<FaultKind>>,
     /// Exactly these faults and no others.
     pub faults: Option<Vec<Fault>>,
+    /// Whether nodes find out by gossip who is there.
+    pub gossip: Option<bool>,
     /// How many executions there are.
     pub executions: Option<usize>,
 }
@@ -107,6 +109,7 @@ impl Scenario {
         options.seed = seed;
         options.nodes = nodes;
         options.deduplicating = !flow.keyless;
+        options.gossip = draw_gossip(seed, wanted, nodes);
         options.faults = draw_faults(seed, wanted, &survival, (nodes, window));
         Self { flow: flow.name.clone(), survival, delays, options }
     }
@@ -135,6 +138,12 @@ fn draw_survival(
         survival.votes = wanted.votes.unwrap_or(votes).clamp(1, survival.replicas / 2 + 1);
     }
     survival
+}
+
+/// In every third world of several nodes they find out by gossip who is there.
+fn draw_gossip(seed: u64, wanted: &Wanted, nodes: usize) -> bool {
+    let drawn = Random::apart(seed, 6).happens(333);
+    wanted.gossip.unwrap_or(drawn) && 1 < nodes
 }
 
 /// Every third partition-tolerant execution has a budget, small enough to be used up.
@@ -184,7 +193,8 @@ fn draw_faults(
     }
     let mut random = Random::apart(seed, 2);
     let all = wanted.kinds.clone().unwrap_or_else(|| FaultKind::ALL.to_vec());
-    let all: Vec<_> = all.into_iter().filter(|kind| kind.aims_at().is_none()).collect();
+    let apart = |kind: &FaultKind| kind.aims_at().is_some() || *kind == FaultKind::Stop;
+    let all: Vec<_> = all.into_iter().filter(|kind| !apart(kind)).collect();
     if is_in_peace(seed, wanted) {
         return Vec::new();
     }
@@ -201,6 +211,7 @@ fn draw_faults(
     let mut faults =
         generate(&mut random, &FaultPlan { kinds, nodes, faults_max, window, disks_max });
     faults.extend(draw_aim(seed, wanted, survival));
+    faults.extend(draw_stop(seed, wanted, nodes));
     faults.sort_by_key(|fault| (fault.at, fault.kind));
     faults
 }
@@ -213,4 +224,15 @@ fn draw_aim(seed: u64, wanted: &Wanted, survival: &Survival) -> Option<Fault> {
     let mut random = Random::apart(seed, 5);
     let aims = random.happens(500) && survival.is_replicated() && !kinds.is_empty();
     aims.then(|| aim(&mut random, &kinds))
+}
+
+/// In every fourth world of several nodes one stops in good order and comes back.
+fn draw_stop(seed: u64, wanted: &Wanted, nodes: usize) -> Option<Fault> {
+    let kinds = wanted.kinds.as_deref().unwrap_or(&FaultKind::ALL);
+    let mut random = Random::apart(seed, 7);
+    let stops = random.happens(250) && 1 < nodes && kinds.contains(&FaultKind::Stop);
+    let at = Duration::from_micros(random.between(0, 3_000_000));
+    let duration = Duration::from_micros(random.between(50_000, 10_000_000));
+    let nodes = 1 << random.index(nodes);
+    stops.then_some(Fault { kind: FaultKind::Stop, at, duration, nodes, amount: 0 })
 }

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use outlast_engine::{Action, Caller, Phase, Reply, Report};
+use outlast_engine::{Action, Caller, Input, Phase, Reply, Report};
 use outlast_expressions::{Filter, Value};
 use outlast_lineage::NodeId;
-use outlast_workflow::program::Undo;
-use outlast_workflow::{EvaluationRequest, Happening, Request, TaskId};
+use outlast_workflow::{EvaluationRequest, Request};
 
 use super::occurrence::{Call, Evaluated, Occurrence, Parcel};
 use super::{Situation, World, words};
@@ -50,8 +49,9 @@ impl World {
                 let (life, node) = (machine.node.life, machine.id());
                 if self.options.trace {
                     let operation = operation_of(&request.target);
-                    self.say(Some(place), format_args!("calls {operation}"));
+                    self.say_of(place, of, format_args!("calls {operation}"));
                 }
+                self.check_name(of, &request);
                 let call = Call { place, life, node, execution, of, ticket, request };
                 let at = self.drawn(self.service).after(self.work_on(&call.request));
                 self.agenda.note(at, Occurrence::Reached(Box::new(call)));
@@ -68,8 +68,8 @@ impl World {
                 self.agenda.note(at, Occurrence::Evaluated(Box::new(evaluated)));
             }
             Action::Send { to, message } => self.send(place, to, message),
-            // Every node of a world knows where the others are.
-            Action::Meet { .. } | Action::ShutOut(_) => {}
+            Action::Meet { node, .. } => self.meets(place, node),
+            Action::ShutOut(node) => self.shuts_out(place, node),
             Action::Compile(definition) => {
                 let life = self.machines[place].node.life;
                 let compiled = Occurrence::Compiled { place, life, definition };
@@ -99,9 +99,8 @@ impl World {
                 self.agenda.note(self.now.after(DISK), fetched);
             }
             Action::Persist { .. } => unreachable!("records are written, not released"),
-            Action::Report(report) => {
-                self.take_report(&report);
-            }
+            Action::Report(Report::Member { node, state }) => self.believes(place, node, state),
+            Action::Report(report) => self.take_report(&report),
         }
     }
 
@@ -126,35 +125,19 @@ impl World {
         self.options.work.get(&name_of(&request.target)).copied().unwrap_or_default()
     }
 
-    /// Finds out which calls can be undone.
-    fn learn(&mut self, report: &Report) {
-        let Report::Happened { execution, happenings, .. } = report else { return };
-        let plan = self.client.plan();
-        let Some(start) = plan.starts.iter().find(|start| start.id == *execution) else { return };
-        let Some(program) = plan.bundle_of(start) else { return };
-        let can_be_undone = |task: &TaskId| {
-            let traits = &program.tasks[task.0 as usize].traits;
-            let compensation = traits.compensation.as_ref();
-            compensation.is_some_and(|compensation| matches!(compensation.undo, Undo::Run(_)))
-        };
-        for happening in happenings {
-            if let Happening::Called(task, key) = happening
-                && can_be_undone(task)
-            {
-                self.undoable_keys.insert(key.clone());
-            }
-        }
-    }
-
     fn send(&mut self, from: usize, to: NodeId, message: Vec<u8>) {
         let bytes = message.len();
-        let Some(there) = self.machines.iter().position(|machine| machine.id() == to) else {
-            return self
-                .say(Some(from), format_args!("sends {bytes} bytes to node {}, gone", to.0));
+        let there = self.machines.iter().position(|machine| machine.id() == to);
+        let there = there.filter(|_| self.can_address(from, to));
+        let Some(there) = there else {
+            return self.say(Some(from), format_args!("cannot find node {}", to.0));
         };
         let arrivals = self.network.send(&mut self.random, self.now, (from, there), bytes);
-        let fate = if arrivals[0].is_some() { "" } else { ", lost" };
-        self.say(Some(from), format_args!("sends {bytes} bytes to node {}{fate}", to.0));
+        if self.options.trace {
+            let fate = if arrivals[0].is_some() { "" } else { ", lost" };
+            let what = words::of_message(&message);
+            self.say(Some(from), format_args!("to node {}{fate}: {what}", to.0));
+        }
         if arrivals[0].is_none() && self.network.is_cut(from, there) {
             self.saw(Situation::MessageCut);
         }
@@ -174,6 +157,10 @@ impl World {
         if self.options.trace {
             self.say(Some(place), format_args!("tells the client {}", words::of_reply(&reply)));
         }
+        let reply = match reply {
+            Reply::Standing(standing) => return self.takes_standing(place, standing),
+            other => other,
+        };
         match self.client.takes(caller, reply) {
             Taken::Nothing => {}
             Taken::Fulfilled(next) => {
@@ -196,6 +183,20 @@ impl World {
             self.fall(place);
             self.went_down(place, back);
         }
+    }
+
+    /// A node stops in good order: it says so, and everything it wrote is safe.
+    pub(super) fn stop(&mut self, place: usize) {
+        self.tell(place, Input::Leaving);
+        let node = &mut self.machines[place].node;
+        if !node.is_up() {
+            return;
+        }
+        let up_to = node.disk.unsynced();
+        if up_to.is_none_or(|up_to| node.synced(up_to)) && self.carry_out(place) {
+            self.machines[place].node.crash(usize::MAX, false);
+        }
+        self.went_down(place, None);
     }
 
     /// A node dies: some of what it wrote may survive, and some of that may be torn.

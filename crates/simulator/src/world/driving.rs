@@ -1,11 +1,10 @@
 //! Driving nodes: starting them, giving them inputs at their own time, syncing their disks.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_engine::{Input, Position, Subject};
-use outlast_lineage::{ExecutionId, NodeId};
+use outlast_lineage::ExecutionId;
 use outlast_workflow::Program;
 use outlast_workflow::program::bundle;
 
@@ -43,27 +42,10 @@ impl World {
         let life = self.machines[place].node.life;
         self.say(Some(place), format_args!("starts, life {life}"));
         self.go_on(place, up);
-        if self.members.insert(self.machines[place].id()) {
-            self.tell_everyone_who_is_there();
-        } else {
-            self.tell_who_is_there(place);
-        }
+        self.introduce(place);
         if self.machines[place].is_full {
             self.tell(place, Input::StorageFull);
         }
-    }
-
-    pub(super) fn tell_everyone_who_is_there(&mut self) {
-        for place in 0..self.machines.len() {
-            self.tell_who_is_there(place);
-        }
-    }
-
-    fn tell_who_is_there(&mut self, place: usize) {
-        let own = self.machines[place].id();
-        let others: BTreeSet<NodeId> =
-            self.members.iter().copied().filter(|id| *id != own).collect();
-        self.tell(place, Input::PeersKnown(others));
     }
 
     /// Gives a node an input, or has it wait until the node takes it.
@@ -129,7 +111,8 @@ impl World {
                 let now = machine.clock.read(self.now);
                 let up =
                     machine.node.synced(up_to) && machine.node.step(now, Input::Durable(up_to));
-                machine.settle(up_to);
+                let settled = if up { machine.settle(up_to) } else { Vec::new() };
+                settled.into_iter().for_each(|act| self.services.ledger.settle(act));
                 self.go_on(place, up);
             }
             Told::Answered(input, act) => {
@@ -152,6 +135,7 @@ impl World {
 
     /// What follows every step of a node.
     pub(super) fn go_on(&mut self, place: usize, up: bool) {
+        self.run_events.extend(self.machines[place].node.last.take());
         let up = up && self.carry_out(place);
         let struck = up && !self.aimed.is_empty() && self.is_struck(place);
         if struck {

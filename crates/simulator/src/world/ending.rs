@@ -6,9 +6,16 @@ use outlast_lineage::Time;
 
 use super::World;
 use super::occurrence::Occurrence;
+use crate::checkers;
 
 /// How often it is looked whether everything has settled.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// How often it is looked whether gossip has settled.
+const LOOK_AROUND: Duration = Duration::from_secs(2);
+
+/// How long after the last fault there may be two primaries at most.
+const ONE_PRIMARY: Duration = Duration::from_secs(60);
 
 /// How long replicas are watched after everything has settled, for what they might still do.
 const WATCH: Duration = Duration::from_secs(10);
@@ -29,10 +36,24 @@ impl World {
             let until = self.now.after(WATCH);
             self.run_until(until);
         }
+        self.let_gossip_settle();
         for wish in self.client.asks_everyone() {
             self.agenda.note(self.now, Occurrence::Wished(wish));
         }
         self.run_until_content("when every node was asked about every execution");
+    }
+
+    /// Looks at the cluster from every node until all see the same, for as long as healing may take.
+    fn let_gossip_settle(&mut self) {
+        let until = self.now.after(self.options.healing);
+        while self.options.gossip && self.goes_on() && self.now < until {
+            self.ask_for_standings();
+            let look = self.now.after(LOOK_AROUND);
+            self.run_until(look);
+            if checkers::everyone_knows_who_is_there(self).is_ok() {
+                return;
+            }
+        }
     }
 
     const fn goes_on(&self) -> bool {
@@ -41,7 +62,12 @@ impl World {
 
     fn run_until_content(&mut self, when: &str) {
         let until = self.now.after(self.options.healing);
+        let mut look = self.now.after(ONE_PRIMARY);
         while !self.client.is_content() && self.goes_on() {
+            if look <= self.now {
+                look = self.now.after(LOOK);
+                self.look_for_primaries(when);
+            }
             let in_time = self.agenda.next_time().is_some_and(|at| at <= until);
             if !in_time || !self.step() {
                 // What waits for a person does not end by itself, and is there for all to see.
@@ -52,6 +78,13 @@ impl World {
                 let bound = self.options.healing.as_secs();
                 self.found(format!("after {bound} s {when}, the client still waits: {waits}"));
             }
+        }
+    }
+
+    fn look_for_primaries(&mut self, when: &str) {
+        if let Err(finding) = checkers::nobody_leads_beside_another(self) {
+            let bound = ONE_PRIMARY.as_secs();
+            self.found(format!("{bound} s and more {when}, {finding}"));
         }
     }
 

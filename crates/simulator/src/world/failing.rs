@@ -17,6 +17,7 @@ impl World {
         let amount = u64::try_from(fault.amount).unwrap_or(0);
         match fault.kind {
             FaultKind::Crash => self.on_each(&fault, |world, place| world.crash(place, None)),
+            FaultKind::Stop => self.on_each(&fault, Self::stop),
             FaultKind::RestartLoop => self.on_each(&fault, |world, place| {
                 world.dies_again(index, place, fault.amount);
             }),
@@ -136,6 +137,7 @@ impl World {
             }),
             FaultKind::Outage => (0..self.machines.len()).for_each(|place| self.start_soon(place)),
             FaultKind::Crash
+            | FaultKind::Stop
             | FaultKind::RestartLoop
             | FaultKind::BitFlip
             | FaultKind::LostDisk => self.on_each(&fault, Self::start_soon),
@@ -242,19 +244,11 @@ impl World {
         self.disks_lost += 1;
         self.services.ledger.orphan(old);
         self.machines[place].node.become_new(new);
+        self.machines[place].forget_others();
         for wish in self.client.disk_was_lost(place) {
             self.agenda.note(self.now, Occurrence::Wished(wish));
         }
         self.agenda.note(self.now.after(self.options.fence_after), Occurrence::Fence(old));
-    }
-
-    /// A node that lost its disk is given up by the others.
-    pub(super) fn fence(&mut self, node: NodeId) {
-        if self.members.remove(&node) {
-            self.say(None, format_args!("node {} is given up", node.0));
-            self.saw(Situation::Fenced);
-            self.tell_everyone_who_is_there();
-        }
     }
 
     fn clock_changed(&mut self, place: usize) {

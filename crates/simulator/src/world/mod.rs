@@ -1,20 +1,23 @@
 //! The world: a clock, nodes, a network, services and a client, and one occurrence after the other.
 
 mod acting;
+mod belonging;
 mod driving;
 mod ending;
 mod failing;
+mod learning;
 mod occurrence;
 mod options;
 mod serving;
+mod watching;
 mod words;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use outlast_engine::{Action, EngineOptions, Input};
-use outlast_lineage::{ExecutionId, NodeId, Time};
+use outlast_engine::{Action, ClusterStanding, EngineOptions, Input};
+use outlast_lineage::{EffectId, ExecutionId, NodeId, OperationKey, Time};
 
 use crate::agenda::Agenda;
 use crate::clock::Clock;
@@ -23,9 +26,14 @@ use crate::network::Network;
 use crate::{Client, Fault, Latency, Plan, Random, Services, Situation, Situations};
 use occurrence::Occurrence;
 pub use options::WorldOptions;
+use watching::Watching;
+pub use watching::{RunEvent, Watcher};
 
 /// When every world begins.
 const BEGINNING: Time = Time::from_millis(1_000_000);
+
+/// How long after the one before a node joins a cluster that finds its members by gossip.
+const JOINING: Duration = Duration::from_millis(5);
 
 /// A world.
 #[derive(Debug)]
@@ -62,14 +70,27 @@ pub struct World {
     pub occurrences: u64,
     /// How many disks were lost.
     pub disks_lost: usize,
+    /// How the cluster looked to each node when they were last asked.
+    pub(crate) standings: Vec<Option<Box<ClusterStanding>>>,
     /// Executions in which something waits for a person.
     parked: BTreeSet<ExecutionId>,
     /// The names of what can be undone, as far as it was done.
     undoable: BTreeSet<String>,
     /// The keys of calls that can be undone.
     undoable_keys: BTreeSet<String>,
+    /// The names of what can be neither undone nor repeated, as far as it was done.
+    pivots: BTreeSet<String>,
+    /// The keys of such calls.
+    pivot_keys: BTreeSet<String>,
+    /// The key of every call, by the name of its effect.
+    named: BTreeMap<(ExecutionId, EffectId), OperationKey>,
     /// Kept to be filled again.
     released: Vec<Action>,
+    watching: Watching,
+    /// Whether whoever looks on wants no more.
+    stopped: bool,
+    /// Every input of every engine, if the run is recorded.
+    pub run_events: Vec<RunEvent>,
     /// What occurred, a line each.
     pub trace: String,
 }
@@ -102,10 +123,17 @@ impl World {
             finding: None,
             occurrences: 0,
             disks_lost: 0,
+            standings: vec![None; options.nodes],
             parked: BTreeSet::new(),
             undoable: BTreeSet::new(),
             undoable_keys: BTreeSet::new(),
+            pivots: BTreeSet::new(),
+            pivot_keys: BTreeSet::new(),
+            named: BTreeMap::new(),
             released: Vec::new(),
+            watching: Watching::default(),
+            stopped: false,
+            run_events: Vec::new(),
             trace: String::new(),
             options,
         };
@@ -115,7 +143,13 @@ impl World {
 
     fn begin(&mut self) {
         for place in 0..self.machines.len() {
-            self.agenda.note(BEGINNING, Occurrence::Start(place));
+            // Whoever joins comes after the founder.
+            let wait = if self.options.gossip {
+                JOINING * u32::try_from(place).unwrap_or(0)
+            } else {
+                Duration::ZERO
+            };
+            self.agenda.note(BEGINNING.after(wait), Occurrence::Start(place));
         }
         for (index, fault) in self.faults.iter().enumerate() {
             self.agenda.note(BEGINNING.after(fault.at), Occurrence::Begins(index));
@@ -134,13 +168,19 @@ impl World {
     /// The next thing occurs; says whether there was one and patience is not at an end.
     pub fn step(&mut self) -> bool {
         let Some((at, occurrence)) = self.agenda.next() else { return false };
-        if at.since(BEGINNING) > self.options.patience {
+        if at.since(BEGINNING) > self.options.patience || self.stopped {
             return false;
         }
         self.now = self.now.max(at);
         self.occurrences += 1;
         self.occur(occurrence);
+        self.show();
         true
+    }
+
+    /// Whether whoever looks on wanted no more.
+    pub const fn was_stopped(&self) -> bool {
+        self.stopped
     }
 
     fn occur(&mut self, occurrence: Occurrence) {
@@ -216,6 +256,13 @@ impl World {
         self.finding.as_deref()
     }
 
+    /// Writes a line of the trace that is about an execution.
+    fn say_of(&mut self, place: usize, execution: ExecutionId, what: fmt::Arguments<'_>) {
+        if self.options.trace {
+            self.say(Some(place), format_args!("{what}  #{}", words::short(execution)));
+        }
+    }
+
     /// Writes a line of the trace.
     fn say(&mut self, place: Option<usize>, what: fmt::Arguments<'_>) {
         if !self.options.trace {
@@ -257,9 +304,9 @@ impl World {
         self.machines.iter().map(|machine| machine.node.steps).sum()
     }
 
-    /// The names of what was done and can be undone, where the definition of the execution is known.
-    pub fn undoable(&self) -> impl Iterator<Item = &str> {
-        self.undoable.iter().map(String::as_str)
+    /// The ids of all nodes that are not given up.
+    pub(crate) const fn members(&self) -> &BTreeSet<NodeId> {
+        &self.members
     }
 
     /// What the world is like.
@@ -279,5 +326,6 @@ fn machine(options: &WorldOptions, place: usize, random: &mut Random) -> Machine
         - i64::try_from(options.skew).unwrap_or(0);
     let mut machine = Machine::new(engine, crashes, Clock::off_by(skew));
     machine.node.invariants_every = options.invariants_every;
+    machine.node.is_recorded = options.records_run;
     machine
 }

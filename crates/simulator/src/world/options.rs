@@ -27,6 +27,10 @@ pub struct WorldOptions {
     pub client_patience: Duration,
     /// How far clocks are off at most, in microseconds, to either side.
     pub skew: u64,
+    /// Whether every input of every engine is kept, with what came of it.
+    pub records_run: bool,
+    /// Whether nodes find out by gossip who is there; if not, the world tells them.
+    pub gossip: bool,
     /// How long until a node that lost its disk is given up by the others.
     pub fence_after: Duration,
     /// When the first node crashes.
@@ -67,6 +71,8 @@ impl Default for WorldOptions {
             work: BTreeMap::new(),
             client_patience: Duration::from_secs(5),
             skew: 0,
+            records_run: false,
+            gossip: false,
             fence_after: Duration::from_secs(5),
             crashes: Vec::new(),
             crash_per_mille: 0,

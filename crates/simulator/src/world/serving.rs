@@ -19,13 +19,19 @@ impl World {
         let visited = self.services.visit(self.now, node, of, &request, fails);
         if self.options.trace {
             let (operation, how) = (operation_of(&request.target), words::of_visit(&visited));
-            self.say(Some(place), format_args!("its service {how}: {operation}"));
+            self.say_of(place, of, format_args!("its service {how}: {operation}"));
         }
         if let Some(finding) = visited.finding {
             self.found(finding);
         }
         if visited.repeated {
             self.saw(Situation::Deduplicated);
+        }
+        if let Some(known) = self.services.ledger.known_of(of, request.key)
+            && self.client.is_alone(of)
+        {
+            let operation = self.services.ledger.operation(known.operation);
+            self.found(format!("{of} asks again for {operation}, whose answer was on its disk"));
         }
         if fails && visited.act.is_none() && !visited.repeated {
             self.saw(Situation::ServiceFailed);
@@ -36,9 +42,8 @@ impl World {
                 self.services.ledger.doubt(act);
             }
             self.saw_act(act);
-            if self.options.learns && self.undoable_keys.contains(&request.key_text()) {
-                let ledger = &self.services.ledger;
-                self.undoable.insert(ledger.operation(ledger.act(act).name).to_owned());
+            if self.options.learns {
+                self.learn_act(act, &request.key_text());
             }
         }
         self.send_answer(Answered {
@@ -86,7 +91,7 @@ impl World {
         }
         let machine = &mut self.machines[place];
         machine.calls = machine.calls.saturating_sub(1);
-        self.say(Some(place), format_args!("is answered {}", words::of_answer(&answer)));
+        self.say_of(place, execution, format_args!("is answered {}", words::of_answer(&answer)));
         self.give(place, Told::Answered(Input::Answered { execution, ticket, answer }, act));
     }
 
@@ -106,8 +111,17 @@ impl World {
         if machine.node.life != life {
             self.saw(Situation::MessageToNextLife);
         }
-        let bytes = message.len();
-        self.say(Some(to), format_args!("receives {bytes} bytes from node {}", sender.0));
+        if self.options.gossip {
+            if self.machines[to].removed.contains(&sender) {
+                return;
+            }
+            // Whoever was heard can be answered on the same channel.
+            self.meets(to, sender);
+        }
+        if self.options.trace {
+            let what = words::of_message(&message);
+            self.say(Some(to), format_args!("from node {}: {what}", sender.0));
+        }
         self.tell(to, Input::Received { from: sender, message });
     }
 
@@ -135,7 +149,7 @@ impl World {
         self.tell(place, Input::Asked { caller, ask });
     }
 
-    fn any_place(&mut self) -> Option<usize> {
+    pub(super) fn any_place(&mut self) -> Option<usize> {
         let up: Vec<usize> =
             (0..self.machines.len()).filter(|place| self.machines[*place].node.is_up()).collect();
         if up.is_empty() { None } else { Some(*self.random.pick(&up)) }

@@ -1,6 +1,7 @@
 //! What occurs, in words, for the trace.
 
-use outlast_engine::{Ask, Reply};
+use outlast_engine::{Ask, Reply, Spoken};
+use outlast_lineage::ExecutionId;
 use outlast_workflow::Answer;
 
 use crate::services::Visited;
@@ -45,5 +46,24 @@ pub(super) const fn of_answer(answer: &Answer) -> &'static str {
         Answer::Succeeded(_) => "that it was done",
         Answer::Failed(_) => "that it failed",
         Answer::Unknown(_) => "by nobody: what became of it is not known",
+    }
+}
+
+/// The name of an execution in a trace: the beginning of its id.
+pub(super) fn short(execution: ExecutionId) -> String {
+    let mut id = execution.to_string();
+    id.truncate(8);
+    id
+}
+
+/// What nodes tell each other.
+pub(super) fn of_message(message: &[u8]) -> String {
+    let bytes = message.len();
+    match Spoken::of(message) {
+        Some(Spoken { kind, execution: Some(id) }) => {
+            format!("{kind} ({bytes} bytes)  #{}", short(id))
+        }
+        Some(Spoken { kind, execution: None }) => format!("{kind} ({bytes} bytes)"),
+        None => format!("{bytes} bytes"),
     }
 }

@@ -14,6 +14,7 @@ pub(super) fn that_replays(arguments: &Arguments, scenario: &Scenario) -> String
     words.push(format!("--seed {} --runs 1", scenario.options.seed));
     words.push(format!("--nodes {}", scenario.options.nodes));
     words.push(format!("--executions {}", scenario.delays.len()));
+    words.push(format!("--gossip {}", scenario.options.gossip));
     words.push(format!("--strategy {}", word(survival.strategy)));
     if survival.is_replicated() {
         words.push(format!("--replicas {} --votes {}", survival.replicas, survival.votes));

@@ -5,6 +5,7 @@
 //! the same again. `docs/simulator.md` says what can go wrong and what must hold.
 
 mod command;
+mod replay;
 mod report;
 
 use std::io::IsTerminal;
@@ -15,8 +16,7 @@ use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use outlast_engine::Strategy;
 use outlast_expressions::{Value, value};
-use outlast_lineage::Digest;
-use outlast_simulator::{Fault, FaultKind, Recording, Scenario, Swarm, Verdict, Wanted, Workload};
+use outlast_simulator::{Fault, FaultKind, Recording, Scenario, Swarm, Wanted, Workload};
 
 use crate::exit::{Exit, Failure};
 use crate::input::{self, Document};
@@ -68,6 +68,9 @@ pub(crate) struct Arguments {
     /// What undoing may cost before a primary without a majority pauses, or none [default: drawn]
     #[arg(long, value_name = "COST")]
     budget: Option<String>,
+    /// Whether nodes find out by gossip who is there [default: drawn]
+    #[arg(long, value_name = "BOOL")]
+    gossip: Option<bool>,
     /// How many executions a world has [default: drawn, one to four]
     #[arg(long, value_name = "NUMBER")]
     executions: Option<usize>,
@@ -77,9 +80,12 @@ pub(crate) struct Arguments {
     /// Write the world down: the one that failed, or else the last one
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Run a world that was written down, print everything that occurs, and compare
+    /// Step through a world that was written down, one event at a time; in a pipe, print everything that
+    /// occurs. Ends with code 1 if an engine is given or wants anything else than was recorded
     #[arg(long, value_name = "FILE", conflicts_with_all = ["flow", "record", "fault", "faults"])]
     replay: Option<PathBuf>,
+    #[command(flatten)]
+    shown: replay::Shown,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -88,7 +94,7 @@ pub(crate) struct Arguments {
 /// Runs worlds until one breaks a sentence, or all are done.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Some(file) = &arguments.replay {
-        return replay(file, arguments.json);
+        return replay::replay(file, &arguments.shown, arguments.json);
     }
     let flows = match flows(arguments)? {
         Ok(flows) => flows,
@@ -153,6 +159,7 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Wanted> {
         budget: arguments.budget.as_deref().map(budget).transpose()?,
         kinds: kinds.map_err(Failure::usage)?,
         faults: given_faults(&arguments.fault)?,
+        gossip: arguments.gossip,
         executions: arguments.executions,
     })
 }
@@ -199,40 +206,10 @@ fn record(
     mut scenario: Scenario,
     file: &Path,
 ) -> anyhow::Result<()> {
-    scenario.options.trace = true;
+    scenario.options.records_run = true;
     let verdict = swarm.run(&scenario);
     let flow = arguments.flow.as_ref().map(|_| swarm.flows()[0].clone());
-    let digest = Some(Digest::of(verdict.trace.as_bytes()));
-    let text = Recording { scenario, flow, digest }.to_text();
+    let run = verdict.run_events.iter().map(ToString::to_string).collect();
+    let text = Recording { scenario, flow, run }.to_text();
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
-}
-
-/// Runs a world that was written down.
-fn replay(file: &Path, json: bool) -> anyhow::Result<Exit> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
-    let mut recording: Recording = text.parse().map_err(|error| {
-        Failure::usage(format!("{} is not a recording: {error}", file.display()))
-    })?;
-    recording.scenario.options.trace = true;
-    let flows = recording.flow.map_or_else(Workload::built_in, |flow| vec![flow]);
-    let mut swarm = Swarm::new(Wanted::default(), flows);
-    let began = Instant::now();
-    let verdict = swarm.run(&recording.scenario);
-    if !json {
-        print!("{}", verdict.trace);
-    }
-    let same = recording.digest.is_none_or(|digest| digest == Digest::of(verdict.trace.as_bytes()));
-    let mut tally = Tally::default();
-    tally.add(recording.scenario.options.seed, &verdict);
-    tally.seconds = began.elapsed().as_secs_f64();
-    tally.print(json);
-    Ok(end_of_replay(same, &verdict))
-}
-
-fn end_of_replay(same: bool, verdict: &Verdict) -> Exit {
-    if !same {
-        eprintln!("the trace is not the one that was recorded: this is not the same engine");
-    }
-    if same && verdict.finding.is_none() { Exit::Completed } else { Exit::Faulted }
 }

@@ -28,6 +28,7 @@ use outlast_workflow::{Answer, Command, Event, Fault, FaultKind, Ticket};
 
 pub(super) use peers::Peers;
 pub(super) use restoring::Stored;
+pub use wire::Spoken;
 pub(crate) use wire::{Begin, happenings_of};
 pub(super) use wire::{Envelope, Passed, StateBytes, Terms};
 

@@ -105,6 +105,33 @@ impl Envelope {
     }
 }
 
+/// What a message between nodes says, for whoever traces them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spoken {
+    /// The kind of message, in the words of its protocol.
+    pub kind: String,
+    /// The execution it is about, if it is about one.
+    pub execution: Option<ExecutionId>,
+}
+
+impl Spoken {
+    /// Reads what `Action::Send` gave; nothing if it cannot be read.
+    pub fn of(message: &[u8]) -> Option<Self> {
+        let envelope = Envelope::decode(message)?;
+        let (shown, execution): (&dyn std::fmt::Debug, _) = match &envelope {
+            Envelope::Replica(id, message) => (message, Some(*id)),
+            Envelope::Paxos(id, _, message) => (message, Some(*id)),
+            Envelope::Forgetting(id, message) => (message, Some(*id)),
+            Envelope::Begin(begin) => (&envelope, Some(begin.execution)),
+            Envelope::HasBegun(id) | Envelope::Unknown(id) => (&envelope, Some(*id)),
+            _ => (&envelope, None),
+        };
+        let kind = format!("{shown:?}");
+        let kind = kind.chars().take_while(char::is_ascii_alphanumeric).collect();
+        Some(Self { kind, execution })
+    }
+}
+
 impl Passed {
     pub(in crate::engine) fn encode(&self) -> Vec<u8> {
         minicbor::to_vec(self).expect("writing to memory does not fail")

@@ -1,0 +1,139 @@
+//! Who is in the cluster: told to everyone by the world, or found out by the nodes' own gossip.
+//!
+//! In a world with gossip the first node founds the cluster, and every other knows at first only the
+//! node that invited it. What a node has heard of others, and who was removed, it keeps on its disk.
+//! A node whose disk is lost is removed by a person, at any node that is up.
+
+use std::collections::BTreeSet;
+
+use outlast_engine::{Ask, Caller, ClusterStanding, Input};
+use outlast_lineage::NodeId;
+
+use super::occurrence::Occurrence;
+use super::{Situation, World};
+
+/// The callers of people who look after the cluster; the client counts from below.
+const PEOPLE: u64 = u64::MAX / 2;
+
+impl World {
+    /// A node that came up learns who else is there.
+    pub(super) fn introduce(&mut self, place: usize) {
+        let is_new = self.members.insert(self.machines[place].id());
+        if self.options.gossip {
+            self.join(place);
+        } else if is_new {
+            self.tell_everyone_who_is_there();
+        } else {
+            self.tell_who_is_there(place);
+        }
+    }
+
+    /// A node takes part in the gossip, from what it knew or from the one that invites it.
+    fn join(&mut self, place: usize) {
+        if self.machines[place].met.is_empty() {
+            let host = self.host_of(place);
+            self.machines[place].met.extend(host);
+        }
+        let machine = &self.machines[place];
+        let (met, removed) = (machine.met.clone(), machine.removed.clone());
+        self.tell(place, Input::PeersMet(met));
+        self.tell(place, Input::PeersRemoved(removed));
+        let addresses = vec![format!("place-{}", place + 1)];
+        self.tell(place, Input::Reachable { addresses, release: String::new() });
+    }
+
+    /// Who invites a node that knows nobody: one that is up, or the first there is.
+    fn host_of(&self, place: usize) -> Option<NodeId> {
+        let others = || self.machines.iter().enumerate().filter(|(at, _)| *at != place);
+        let up = others().find(|(_, other)| other.node.is_up());
+        // The founder is the first to come up, and is invited by nobody.
+        let first = if place == 0 { None } else { self.machines.first() };
+        up.map(|(_, other)| other.id()).or_else(|| first.map(crate::Machine::id))
+    }
+
+    /// A node learns where another is.
+    pub(super) fn meets(&mut self, place: usize, node: NodeId) {
+        let machine = &mut self.machines[place];
+        if !machine.removed.contains(&node) {
+            machine.met.insert(node);
+        }
+    }
+
+    /// A node hears another no more.
+    pub(super) fn shuts_out(&mut self, place: usize, node: NodeId) {
+        let machine = &mut self.machines[place];
+        machine.met.remove(&node);
+        machine.removed.insert(node);
+    }
+
+    /// Whether a node knows where to find another.
+    pub(super) fn can_address(&self, place: usize, node: NodeId) -> bool {
+        !self.options.gossip || self.machines[place].met.contains(&node)
+    }
+
+    /// Something else is believed of a node.
+    pub(super) fn believes(&mut self, place: usize, node: NodeId, state: &'static str) {
+        let before = self.machines[place].believed.insert(node, state);
+        self.say(Some(place), format_args!("takes node {} for {state}", node.0));
+        match (state, before) {
+            ("alive", Some("dead" | "left")) => self.saw(Situation::Rejoined),
+            ("alive", Some("suspect")) => self.saw(Situation::SuspicionRefuted),
+            ("alive", _) => self.saw(Situation::Joined),
+            ("suspect", _) => self.saw(Situation::Suspected),
+            ("dead", _) => self.saw(Situation::TakenForDead),
+            ("left", _) => self.saw(Situation::Left),
+            _ => {}
+        }
+    }
+
+    fn tell_everyone_who_is_there(&mut self) {
+        for place in 0..self.machines.len() {
+            self.tell_who_is_there(place);
+        }
+    }
+
+    fn tell_who_is_there(&mut self, place: usize) {
+        let own = self.machines[place].id();
+        let others: BTreeSet<NodeId> =
+            self.members.iter().copied().filter(|id| *id != own).collect();
+        self.tell(place, Input::PeersKnown(others));
+    }
+
+    /// A node that lost its disk is given up by the others.
+    pub(super) fn fence(&mut self, node: NodeId) {
+        if self.options.gossip {
+            return self.remove(node);
+        }
+        if self.members.remove(&node) {
+            self.say(None, format_args!("node {} is given up", node.0));
+            self.saw(Situation::Fenced);
+            self.tell_everyone_who_is_there();
+        }
+    }
+
+    /// A person removes a node at any that is up; the others hear of it.
+    fn remove(&mut self, node: NodeId) {
+        let Some(place) = self.any_place() else {
+            let at = self.soon(500_000, 1_000_000);
+            return self.agenda.note(at, Occurrence::Fence(node));
+        };
+        self.members.remove(&node);
+        self.say(Some(place), format_args!("is told that node {} is gone for good", node.0));
+        self.saw(Situation::Fenced);
+        self.tell(place, Input::Asked { caller: Caller(PEOPLE), ask: Ask::Remove(node) });
+    }
+
+    /// Asks every node how the cluster looks from there.
+    pub(super) fn ask_for_standings(&mut self) {
+        for place in 0..self.machines.len() {
+            self.standings[place] = None;
+            let caller = Caller(PEOPLE + 1 + place as u64);
+            self.tell(place, Input::Asked { caller, ask: Ask::Standing });
+        }
+    }
+
+    /// A node says how the cluster looks from there.
+    pub(super) fn takes_standing(&mut self, place: usize, standing: Box<ClusterStanding>) {
+        self.standings[place] = Some(standing);
+    }
+}

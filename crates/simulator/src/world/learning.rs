@@ -1,0 +1,66 @@
+//! What the world learns of flows and calls while it looks on: which operations can be undone, which
+//! are pivots, and that no two calls have one name.
+
+use outlast_engine::Report;
+use outlast_lineage::ExecutionId;
+use outlast_workflow::program::{Class, Undo};
+use outlast_workflow::{Happening, Request};
+
+use super::World;
+
+impl World {
+    /// Finds out which calls can be undone, and which can be neither undone nor repeated.
+    pub(super) fn learn(&mut self, report: &Report) {
+        let Report::Happened { execution, happenings, .. } = report else { return };
+        let plan = self.client.plan();
+        let Some(start) = plan.starts.iter().find(|start| start.id == *execution) else { return };
+        let Some(program) = plan.bundle_of(start) else { return };
+        for happening in happenings {
+            let Happening::Called(task, key) = happening else { continue };
+            let traits = &program.tasks[task.0 as usize].traits;
+            let undo = traits.compensation.as_ref().map(|compensation| &compensation.undo);
+            if matches!(undo, Some(Undo::Run(_))) {
+                self.undoable_keys.insert(key.clone());
+            }
+            if traits.class == Some(Class::Pivot) {
+                self.pivot_keys.insert(key.clone());
+            }
+        }
+    }
+
+    /// Remembers what an act that was done belongs to.
+    pub(super) fn learn_act(&mut self, act: usize, key: &str) {
+        let ledger = &self.services.ledger;
+        let name = ledger.operation(ledger.act(act).name);
+        if self.undoable_keys.contains(key) {
+            self.undoable.insert(name.to_owned());
+        }
+        if self.pivot_keys.contains(key) {
+            self.pivots.insert(name.to_owned());
+        }
+    }
+
+    /// No state is ever made twice: an effect is named by the state that intended it, so one name has
+    /// one key, whoever restarts or takes over. An undo goes by the name of what it undoes.
+    pub(super) fn check_name(&mut self, execution: ExecutionId, request: &Request) {
+        if request.undo {
+            return;
+        }
+        let name = (execution, request.effect);
+        let first = *self.named.entry(name).or_insert(request.key);
+        if first != request.key {
+            let effect = request.effect;
+            self.found(format!("two calls of {execution} have one name, {effect:?}"));
+        }
+    }
+
+    /// The names of what was done and can be undone, where the definition of the execution is known.
+    pub fn undoable(&self) -> impl Iterator<Item = &str> {
+        self.undoable.iter().map(String::as_str)
+    }
+
+    /// The names of what was done and can be neither undone nor repeated.
+    pub fn pivots(&self) -> impl Iterator<Item = &str> {
+        self.pivots.iter().map(String::as_str)
+    }
+}
