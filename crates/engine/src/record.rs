@@ -15,6 +15,9 @@ use crate::engine::{Begin, Forgetting};
 /// The version of the record format that this release writes.
 pub(crate) const RECORD_VERSION: u8 = 1;
 
+/// How many bytes most records have at most: growing by and by costs more than the rest of writing one.
+const BYTES_USUAL: usize = 512;
+
 /// A shard of a node's executions. There is one to begin with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
 #[cbor(transparent)]
@@ -322,7 +325,8 @@ struct About {
 impl Record {
     /// Writes the record.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![RECORD_VERSION];
+        let mut bytes = Vec::with_capacity(BYTES_USUAL);
+        bytes.push(RECORD_VERSION);
         minicbor::encode(self, &mut bytes).expect("writing to memory does not fail");
         bytes
     }

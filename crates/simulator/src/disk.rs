@@ -1,26 +1,33 @@
 //! A disk that forgets what was not synced, and may tear what it was writing.
 //!
-//! The journal is a run of frames: length, digest, record. Reading stops at the first frame that is
-//! cut off or does not fit its digest; what follows is dropped, as a node does with a torn tail.
+//! The journal is a run of frames: length, checksum, record. Reading stops at the first frame that is
+//! cut off or does not fit its checksum; what follows is dropped, as a node does with a torn tail.
 //! Snapshots are kept beside it and replaced all at once, as by a transaction.
 
 use std::collections::BTreeMap;
 
 use outlast_engine::Position;
-use outlast_lineage::Digest;
 
 use crate::Random;
 
-/// The bytes before a record: four of length, eight of digest.
+/// The bytes before a record: four of length, eight of checksum.
 const FRAME_HEAD: usize = 12;
+
+/// A record as it is on the disk.
+#[derive(Clone, Debug)]
+struct Frame {
+    position: Position,
+    head: [u8; FRAME_HEAD],
+    record: Vec<u8>,
+}
 
 /// What survives of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     /// Frames that a sync made safe.
-    synced: Vec<(Position, Vec<u8>)>,
+    synced: Vec<Frame>,
     /// Frames that were written since.
-    written: Vec<(Position, Vec<u8>)>,
+    written: Vec<Frame>,
     snapshots: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Changes of snapshots that are not committed: a new one, or none.
     pending: Vec<(Vec<u8>, Option<Vec<u8>>)>,
@@ -30,16 +37,17 @@ pub struct Disk {
 
 impl Disk {
     /// Appends a record to the journal.
-    pub fn append(&mut self, position: Position, record: &[u8]) {
+    pub fn append(&mut self, position: Position, record: Vec<u8>) {
         let length = u32::try_from(record.len()).expect("records are bounded");
-        let digest = Digest::of(record).short();
-        let frame = [&length.to_be_bytes()[..], &digest.to_be_bytes(), record].concat();
-        self.written.push((position, frame));
+        let mut head = [0; FRAME_HEAD];
+        head[..4].copy_from_slice(&length.to_be_bytes());
+        head[4..].copy_from_slice(&checksum(&record).to_be_bytes());
+        self.written.push(Frame { position, head, record });
     }
 
     /// The last record that was written, if it is not synced.
     pub fn unsynced(&self) -> Option<Position> {
-        self.written.last().map(|(position, _)| *position)
+        self.written.last().map(|frame| frame.position)
     }
 
     /// How many records are written and not synced.
@@ -50,7 +58,7 @@ impl Disk {
     /// Makes everything safe that was written up to a record.
     pub fn sync(&mut self, up_to: Position) {
         self.syncs += 1;
-        let safe = self.written.iter().take_while(|(position, _)| *position <= up_to).count();
+        let safe = self.written.iter().take_while(|frame| frame.position <= up_to).count();
         self.synced.extend(self.written.drain(..safe));
     }
 
@@ -59,9 +67,10 @@ impl Disk {
         self.pending.clear();
         let mut lost = std::mem::take(&mut self.written).into_iter();
         self.synced.extend(lost.by_ref().take(survive));
-        if let Some((position, mut frame)) = lost.next().filter(|_| torn) {
-            frame.truncate(frame.len() - frame.len() / 3);
-            self.synced.push((position, frame));
+        if let Some(mut frame) = lost.next().filter(|_| torn) {
+            let length = FRAME_HEAD + frame.record.len();
+            frame.record.truncate(frame.record.len().saturating_sub((length / 3).max(1)));
+            self.synced.push(frame);
         }
     }
 
@@ -73,23 +82,27 @@ impl Disk {
         let Some(old) = self.synced.len().checked_sub(1).filter(|old| *old > 0) else {
             return false;
         };
-        let (_, frame) = &mut self.synced[random.index(old)];
-        let byte = random.index(frame.len());
-        frame[byte] ^= 1 << random.between(0, 7);
+        let frame = &mut self.synced[random.index(old)];
+        let byte = random.index(FRAME_HEAD + frame.record.len());
+        let bit = 1 << random.between(0, 7);
+        match byte.checked_sub(FRAME_HEAD) {
+            Some(byte) => frame.record[byte] ^= bit,
+            None => frame.head[byte] ^= bit,
+        }
         true
     }
 
     /// Whether a record that others follow is not what was written.
     pub fn is_rotten(&self) -> bool {
         let older = self.synced.len().saturating_sub(1);
-        self.synced[..older].iter().any(|(_, frame)| !is_whole(frame))
+        self.synced[..older].iter().any(|frame| !frame.is_whole())
     }
 
     /// The records of the journal; a torn tail is cut off.
     pub fn records(&mut self) -> Vec<Vec<u8>> {
-        let whole = self.synced.iter().take_while(|(_, frame)| is_whole(frame)).count();
+        let whole = self.synced.iter().take_while(|frame| frame.is_whole()).count();
         self.synced.truncate(whole);
-        self.synced.iter().map(|(_, frame)| frame[FRAME_HEAD..].to_vec()).collect()
+        self.synced.iter().map(|frame| frame.record.clone()).collect()
     }
 
     /// Replaces or drops a snapshot, from the next commit on.
@@ -105,7 +118,7 @@ impl Disk {
                 None => drop(self.snapshots.remove(&key)),
             }
         }
-        self.synced.retain(|(position, _)| *position >= replay_from);
+        self.synced.retain(|frame| frame.position >= replay_from);
     }
 
     /// The committed snapshot under a key.
@@ -119,11 +132,25 @@ impl Disk {
     }
 }
 
-fn is_whole(frame: &[u8]) -> bool {
-    let Some((head, record)) = frame.split_at_checked(FRAME_HEAD) else { return false };
-    let length = u32::from_be_bytes(head[..4].try_into().expect("a head has twelve bytes"));
-    let digest = u64::from_be_bytes(head[4..].try_into().expect("a head has twelve bytes"));
-    record.len() as u64 == u64::from(length) && Digest::of(record).short() == digest
+impl Frame {
+    fn is_whole(&self) -> bool {
+        let (length, check) = self.head.split_at(4);
+        length == u32::try_from(self.record.len()).unwrap_or(u32::MAX).to_be_bytes()
+            && check == checksum(&self.record).to_be_bytes()
+    }
+}
+
+/// A number that another content hardly has, and that no flipped bit leaves the same: every step can
+/// be undone. Worlds write many records, and nobody in them forges any.
+fn checksum(bytes: &[u8]) -> u64 {
+    let mix =
+        |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let words = bytes.chunks_exact(8);
+    let rest = words.remainder().iter().fold(1, |rest, byte| rest << 8 | u64::from(*byte));
+    let sum = words.fold(bytes.len() as u64, |sum, word| {
+        mix(sum, u64::from_be_bytes(word.try_into().expect("a chunk has eight bytes")))
+    });
+    mix(sum, rest)
 }
 
 #[cfg(test)]
@@ -133,7 +160,7 @@ mod tests {
     fn disk() -> Disk {
         let mut disk = Disk::default();
         for number in 1..=4 {
-            disk.append(Position(number), &[u8::try_from(number).unwrap(); 20]);
+            disk.append(Position(number), vec![u8::try_from(number).unwrap(); 20]);
         }
         disk.sync(Position(2));
         disk
@@ -162,7 +189,7 @@ mod tests {
         let mut disk = disk();
         disk.crash(1, true);
         assert_eq!(firsts(&mut disk), [1, 2, 3]);
-        disk.append(Position(4), &[9; 20]);
+        disk.append(Position(4), vec![9; 20]);
         disk.sync(Position(4));
         assert_eq!(firsts(&mut disk), [1, 2, 3, 9]);
     }

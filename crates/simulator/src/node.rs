@@ -60,7 +60,10 @@ pub struct Node {
     engine: Option<Engine>,
     /// What survives a crash.
     pub disk: Disk,
-    held: VecDeque<Output>,
+    /// What waits for its record.
+    held: Vec<Output>,
+    /// What may leave, in order.
+    ready: Vec<Action>,
     durable: Position,
     crashes: VecDeque<CrashPoint>,
     /// How many records were written, in all lives.
@@ -84,7 +87,8 @@ impl Node {
             options,
             engine: None,
             disk: Disk::default(),
-            held: VecDeque::new(),
+            held: Vec::new(),
+            ready: Vec::new(),
             durable: Position::default(),
             crashes: crashes.into(),
             records: 0,
@@ -157,11 +161,15 @@ impl Node {
         self.take(outputs)
     }
 
-    /// Writes records, and holds everything else back.
+    /// Writes records, and holds back what waits for one.
     fn take(&mut self, outputs: Vec<Output>) -> bool {
         for output in outputs {
             let Action::Persist { position, record } = output.action else {
-                self.held.push_back(output);
+                if output.after.is_none_or(|at| at <= self.durable) {
+                    self.ready.push(output.action);
+                } else {
+                    self.held.push(output);
+                }
                 continue;
             };
             self.records += 1;
@@ -169,7 +177,7 @@ impl Node {
                 self.crash(0, false);
                 return false;
             }
-            self.disk.append(position, &record);
+            self.disk.append(position, record);
             let moments = [Moment::BeforeSync, Moment::BeforeSyncButKept, Moment::BeforeSyncTorn];
             if let Some(moment) = self.is_due(&moments) {
                 match moment {
@@ -200,6 +208,8 @@ impl Node {
     pub fn synced(&mut self, up_to: Position) -> bool {
         self.disk.sync(up_to);
         self.durable = up_to;
+        let may_leave = |output: &mut Output| output.after.is_none_or(|at| at <= up_to);
+        self.ready.extend(self.held.extract_if(.., may_leave).map(|output| output.action));
         if self.is_due(&[Moment::AfterSync]).is_some() {
             self.crash(0, false);
             return false;
@@ -209,13 +219,10 @@ impl Node {
 
     /// Takes out what may leave now, in order.
     pub fn release(&mut self, leave: &mut Vec<Action>) {
-        for _ in 0..self.held.len() {
-            let Some(output) = self.held.pop_front() else { return };
-            if output.after.is_none_or(|at| at <= self.durable) {
-                leave.push(output.action);
-            } else {
-                self.held.push_back(output);
-            }
+        if leave.is_empty() {
+            std::mem::swap(leave, &mut self.ready);
+        } else {
+            leave.append(&mut self.ready);
         }
     }
 
@@ -238,6 +245,7 @@ impl Node {
     pub fn crash(&mut self, survive: usize, torn: bool) {
         self.engine = None;
         self.held.clear();
+        self.ready.clear();
         self.life += 1;
         self.disk.crash(survive, torn);
         self.durable = Position::default();

@@ -89,36 +89,27 @@ impl Services {
             Some(text) => Key::Own(text.clone()),
             None => Key::Derived(request.key),
         };
-        let mut finding = None;
-        let known = match self.keys.get(&key) {
-            Some(known) => {
-                if known.target != request.target {
-                    let first = self.ledger.operation(known.operation);
-                    let then = operation_of(&request.target);
-                    let key = request.key_text();
-                    finding = Some(format!("key {key} carried {first} and then {then}"));
-                }
-                known.clone()
-            }
-            None => Known {
-                target: request.target.clone(),
-                operation: self.ledger.intern(&operation_of(&request.target)),
-                name: self.ledger.intern(&name_of(&request.target)),
-                answer: None,
-                acts: 0,
-            },
+        let mut known = self.keys.remove(&key).unwrap_or_else(|| Known {
+            target: request.target.clone(),
+            operation: self.ledger.intern(&operation_of(&request.target)),
+            name: self.ledger.intern(&name_of(&request.target)),
+            answer: None,
+            acts: 0,
+        });
+        let finding = (known.target != request.target).then(|| {
+            let first = self.ledger.operation(known.operation);
+            let (key, then) = (request.key_text(), operation_of(&request.target));
+            format!("key {key} carried {first} and then {then}")
+        });
+        let visited = match known.answer.clone().filter(|_| self.deduplicating) {
+            Some(answer) => Visited { answer, act: None, repeated: true, finding: None },
+            None => self.act(now, node, execution, (request, fails), &known),
         };
-        if let Some(answer) = known.answer.clone().filter(|_| self.deduplicating) {
-            return Visited { answer, act: None, repeated: true, finding };
-        }
-        let visited = self.act(now, node, execution, (request, fails), known.clone());
         // A key is bound to what was done with it; a refusal did nothing.
-        let known = match &visited.act {
-            Some(_) => {
-                Known { answer: Some(visited.answer.clone()), acts: known.acts + 1, ..known }
-            }
-            None => known,
-        };
+        if visited.act.is_some() {
+            known.acts += 1;
+            known.answer = Some(visited.answer.clone()).filter(|_| self.deduplicating);
+        }
         self.keys.insert(key, known);
         Visited { finding: finding.or(visited.finding), ..visited }
     }
@@ -129,7 +120,7 @@ impl Services {
         node: NodeId,
         execution: ExecutionId,
         (request, fails): (&Request, bool),
-        known: Known,
+        known: &Known,
     ) -> Visited {
         let operation = known.operation;
         if fails || self.fails(execution, operation, &request.target) {

@@ -215,5 +215,8 @@ impl Entry {
 
 /// The state of an execution as bytes.
 pub(super) fn encode_state(execution: &Execution) -> Vec<u8> {
-    minicbor::to_vec(execution).expect("writing to memory does not fail")
+    // Growing by and by costs more than the rest of writing it.
+    let mut bytes = Vec::with_capacity(2048);
+    minicbor::encode(execution, &mut bytes).expect("writing to memory does not fail");
+    bytes
 }

@@ -150,6 +150,9 @@ impl World {
 
     /// Ends every fault that has begun, and spares the world those still to come.
     pub(crate) fn lift_faults(&mut self) {
+        if self.faults_lifted {
+            return;
+        }
         for index in 0..self.faults.len() {
             let (begins, ends) = (self.faults[index].at, self.faults[index].ends());
             if begins <= self.elapsed() && self.elapsed() < ends {

@@ -91,9 +91,19 @@ pub(in crate::engine) struct Passed {
 
 impl Envelope {
     pub(in crate::engine) fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![WIRE_VERSION];
+        let mut bytes = Vec::with_capacity(self.bytes_usual());
+        bytes.push(WIRE_VERSION);
         minicbor::encode(self, &mut bytes).expect("writing to memory does not fail");
         bytes
+    }
+
+    /// How many bytes it needs, about: growing by and by costs more than the rest of writing it.
+    const fn bytes_usual(&self) -> usize {
+        match self {
+            Self::Replica(_, replicas::Message::Update { delta, .. }) => 256 + delta.len(),
+            Self::Heartbeat(..) => 32,
+            _ => 128,
+        }
     }
 
     /// Reads an envelope; nothing if it is of another version or damaged.
@@ -134,7 +144,9 @@ impl Spoken {
 
 impl Passed {
     pub(in crate::engine) fn encode(&self) -> Vec<u8> {
-        minicbor::to_vec(self).expect("writing to memory does not fail")
+        let mut bytes = Vec::with_capacity(512);
+        minicbor::encode(self, &mut bytes).expect("writing to memory does not fail");
+        bytes
     }
 
     pub(in crate::engine) fn decode(bytes: &[u8]) -> Option<Self> {

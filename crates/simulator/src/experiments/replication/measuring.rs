@@ -17,6 +17,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How many looks in a row must find nobody executing, and nobody cut off, until nobody will.
 const QUIET: u32 = 4;
 
+/// How many if someone is cut off: longer than any election takes.
+const QUIET_WHEN_CUT: u32 = 40;
+
 /// How long it may take at most after the last failure until everything has settled.
 const SETTLING: Duration = Duration::from_secs(600);
 
@@ -91,16 +94,18 @@ fn run_to_the_end(world: &mut World) -> Measured {
 
 /// Runs until nobody holds the execution any more.
 ///
-/// Whoever is cut off may go on executing, so partitions last as long as they do. A replica that is
-/// down does nothing until it is back, when the others tell it at once what was decided: that is not
-/// waited for once nobody executes anything any more.
+/// Whoever is cut off may go on executing, so partitions last as long as they do, unless nobody has
+/// executed anything for longer than an election takes: then nobody will before they end. A replica
+/// that is down does nothing until it is back, when the others tell it at once what was decided: that
+/// is not waited for once nobody executes anything any more.
 fn settle(world: &mut World) {
     let last = world.options().faults.iter().map(Fault::ends).max().unwrap_or_default();
     let until = last.max(world.elapsed()) + SETTLING;
     let mut quiet = 0;
     while !world.is_settled() && world.finding().is_none() && world.elapsed() < until {
-        quiet = if world.is_executing() || world.is_cut() { 0 } else { quiet + 1 };
-        if quiet == QUIET {
+        quiet = if world.is_executing() { 0 } else { quiet + 1 };
+        let enough = if world.is_cut() { QUIET_WHEN_CUT } else { QUIET };
+        if enough <= quiet {
             world.lift_faults();
         }
         world.run_for(LOOK);
