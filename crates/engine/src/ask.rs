@@ -122,8 +122,11 @@ impl WorkflowVersion {
 pub struct StartAsk {
     /// Its id: the caller's, or a fresh one made by the driver.
     pub id: ExecutionId,
+    /// Whether the id is the caller's, who may ask other nodes for the same. One that nobody asked for
+    /// the engine may replace by another of the same time, so that it falls to nodes that are there.
+    pub given: bool,
     /// A name of the caller's choice, unique in the namespace. With a name, `id` is only used if the
-    /// name is new.
+    /// name is new, and, if several nodes hold the execution, if it is the caller's.
     pub name: Option<String>,
     /// The definition's namespace, which is also the execution's.
     pub namespace: String,

@@ -90,7 +90,8 @@ pub enum RecordKind {
     /// Something changed in an execution that several nodes hold.
     #[n(6)]
     Custodial(#[n(0)] Box<Custodial>),
-    /// Nothing of a lost line is needed any more.
+    /// Nothing of a lost line is needed any more, or of an execution in which nothing has happened
+    /// here and that others hold on other terms.
     #[n(7)]
     RemnantDropped(#[n(0)] ExecutionId),
 }

@@ -103,6 +103,12 @@ pub enum Refusal {
         /// When it may be worth trying again.
         retry_after: Duration,
     },
+    /// Another node is to start it: ask these, the first one first (421).
+    #[error("other nodes are to hold the execution; ask one of those")]
+    Elsewhere {
+        /// Those that hold it, or are to.
+        nodes: Vec<NodeId>,
+    },
     /// The node takes no new work (503).
     #[error("the node hands over its work and takes no more; ask another one")]
     Draining,

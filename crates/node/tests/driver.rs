@@ -39,6 +39,7 @@ async fn node(directory: &tempfile::TempDir, text: &str) -> (NodeHandle, String)
 async fn start(node: &NodeHandle, workflow: &str) -> ExecutionId {
     let ask = StartAsk {
         id: node.new_id(),
+        given: false,
         name: None,
         namespace: "tests".to_owned(),
         workflow: workflow.to_owned(),

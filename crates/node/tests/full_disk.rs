@@ -161,6 +161,7 @@ async fn start_until_full(node: &NodeHandle) -> BTreeSet<ExecutionId> {
         assert!(started.len() < 10_000, "the disk never fills up");
         let ask = StartAsk {
             id: node.new_id(),
+            given: false,
             name: None,
             namespace: "tests".to_owned(),
             workflow: "waits".to_owned(),

@@ -13,7 +13,7 @@ use outlast_engine::{
     Ask, Caller, Refusal, Reply, StartAsk, Strategy, Survival, Which, WorkflowVersion,
 };
 use outlast_expressions::Value;
-use outlast_lineage::ExecutionId;
+use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::program::bundle;
 use outlast_workflow::{Outcome, Program};
 
@@ -92,6 +92,8 @@ pub(crate) enum Goal {
 struct Wish {
     goal: Goal,
     asked: Option<(Caller, usize)>,
+    /// Where it is to be asked for next, if someone said so.
+    hint: Option<usize>,
     done: bool,
 }
 
@@ -104,6 +106,8 @@ pub(crate) enum Taken {
     Fulfilled(Vec<(usize, Duration)>),
     /// Not now: ask again.
     Later(usize),
+    /// Not here: ask one of these nodes.
+    Elsewhere(usize, Vec<NodeId>),
     /// What must not be.
     Wrong(String),
 }
@@ -143,7 +147,8 @@ impl Client {
         let events = (0..plan.events.len()).map(Goal::Publish);
         let waits = (0..plan.starts.len()).map(Goal::Wait);
         let goals = defines.chain(starts).chain(events).chain(waits);
-        let wishes: Vec<_> = goals.map(|goal| Wish { goal, asked: None, done: false }).collect();
+        let wishes: Vec<_> =
+            goals.map(|goal| Wish { goal, asked: None, hint: None, done: false }).collect();
         let home = |start| (!plan.survival(start).is_replicated()).then_some(start % places);
         Self {
             homes: (0..plan.starts.len()).map(home).collect(),
@@ -222,6 +227,16 @@ impl Client {
         self.homes[start]
     }
 
+    /// Someone said where a wish is to be asked for.
+    pub(crate) fn goes_to(&mut self, wish: usize, hint: Option<usize>) {
+        self.wishes[wish].hint = hint;
+    }
+
+    /// Where someone said that a wish is to be asked for; that counts once.
+    pub(crate) fn takes_hint(&mut self, wish: usize) -> Option<usize> {
+        self.wishes[wish].hint.take()
+    }
+
     /// Whether a wish is still to be asked for.
     pub(crate) fn wants(&self, wish: usize) -> bool {
         !self.wishes[wish].done && self.wishes[wish].asked.is_none()
@@ -251,6 +266,7 @@ impl Client {
         let start = &self.plan.starts[start];
         Ask::Start(Box::new(StartAsk {
             id: start.id,
+            given: true,
             name: None,
             namespace: start.namespace.clone(),
             workflow: start.workflow.clone(),
@@ -307,6 +323,7 @@ impl Client {
         let goal = self.wishes[wish].goal;
         match (goal, refusal) {
             (_, Refusal::StorageFull | Refusal::Busy { .. }) => Taken::Later(wish),
+            (Goal::Start(_), Refusal::Elsewhere { nodes }) => Taken::Elsewhere(wish, nodes.clone()),
             // Not every node has heard of everything.
             (Goal::Show { .. }, Refusal::UnknownExecution(_)) => {
                 Taken::Fulfilled(self.fulfil(wish))
@@ -427,7 +444,7 @@ impl Client {
         for start in 0..self.plan.starts.len() {
             for place in 0..self.places {
                 let goal = Goal::Show { start, place };
-                self.wishes.push(Wish { goal, asked: None, done: false });
+                self.wishes.push(Wish { goal, asked: None, hint: None, done: false });
             }
         }
         self.said.clear();

@@ -69,6 +69,8 @@ situations! {
     Parked => "parked",
     /// A client turned to another node.
     AskedElsewhere => "client asked elsewhere",
+    /// A client was told which other nodes are to start what it wants.
+    SentElsewhere => "client sent elsewhere",
     /// A client was refused for now, and asked again.
     RefusedForNow => "refused for now",
     /// Gossip found a member.

@@ -84,6 +84,7 @@ async fn define(node: &NodeHandle, text: &str) -> Result<Arc<Program>, String> {
 async fn start(node: &NodeHandle, program: &Program, job: &Job) -> Result<ExecutionId, String> {
     let start = StartAsk {
         id: node.new_id(),
+        given: false,
         name: None,
         namespace: program.namespace.clone(),
         workflow: program.name.clone(),

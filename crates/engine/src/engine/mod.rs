@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_expressions::Value;
-use outlast_lineage::{EffectId, ExecutionId, NodeId, Time};
+use outlast_lineage::{Digest, EffectId, ExecutionId, NodeId, Time};
 use outlast_workflow::{Author, Event, Resolution, Ticket};
 
 use crate::{
@@ -93,6 +93,8 @@ pub struct Engine {
     read: Option<Passed>,
     /// Executions to be held here whose definitions are on their way.
     stashed: Vec<(NodeId, Begin)>,
+    /// Which definitions were given to which peers since they were last missed.
+    given: BTreeSet<(NodeId, Digest)>,
     waiters: Waiters,
     unsaved: Unsaved,
     /// What waits for a state that the store is asked for.

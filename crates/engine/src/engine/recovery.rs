@@ -138,6 +138,7 @@ impl Engine {
             addresses: BTreeMap::new(),
             read: None,
             stashed: Vec::new(),
+            given: BTreeSet::new(),
             tidying: false,
             storage_full: false,
             certain: Certain::default(),

@@ -9,7 +9,7 @@ use outlast_workflow::program::bundle;
 use outlast_workflow::{Execution, Program, Start};
 
 use super::certain::Before;
-use super::custody::Begin;
+use super::custody::{Begin, Terms};
 use super::definitions::Defined;
 use super::entry::{Entry, Origin, State, encode_state};
 use super::running::sent_by;
@@ -106,8 +106,8 @@ impl Engine {
             return Err(Refusal::TooLarge { what: "the input", bytes, limit });
         }
         let digest = sizes::digest_of(&ask.input);
-        if let Some((position, reply)) = self.started_before(&ask, digest)? {
-            step.reply(position, caller, reply);
+        if let Some(id) = self.started_before(&ask, digest)? {
+            self.acknowledge_start(step, caller, id, false);
             return Ok(());
         }
         let defined = self.definitions.find(&ask.namespace, &ask.workflow, &ask.version).cloned();
@@ -117,30 +117,53 @@ impl Engine {
         };
         self.check_quota(&ask.namespace)?;
         let survival = ask.survival.clone().unwrap_or_else(|| Survival::of(&defined.program));
-        let defined = match survival.is_replicated() {
-            false => defined,
-            true => match self.bundled(step, &defined)? {
-                Some(bundled) => bundled,
-                None => {
-                    let ask = Box::new(Ask::Start(Box::new(ask)));
-                    self.queue_own(Work::Answer { caller, ask });
-                    return Ok(());
-                }
-            },
-        };
+        if survival.is_replicated() {
+            return self.start_among_nodes(step, caller, defined, ask, survival);
+        }
         let (execution, definition) = (ask.id, defined.definition.digest);
         let StartAsk { id, name, input, salt, .. } = ask;
-        if survival.is_replicated() {
-            let terms = self.choose_members(id, &survival)?;
-            let started = step.now;
-            let begin = Begin { execution, name, definition, input, salt, started, terms };
-            return self.start_replicated(step, caller, defined, begin);
-        }
         let new = NewExecution { id, name, input, digest, salt, parent: None };
         let position = self.begin(step, defined, new);
         let reply = Reply::Started { execution, definition, new: true };
         step.reply(Some(position), caller, reply);
         Ok(())
+    }
+
+    /// Starts an execution that several nodes are to hold, if this node is the one to do that.
+    fn start_among_nodes(
+        &mut self,
+        step: &mut Step,
+        caller: Caller,
+        defined: Arc<Defined>,
+        ask: StartAsk,
+        survival: Survival,
+    ) -> Result<(), Refusal> {
+        let replicas = usize::from(survival.replicas);
+        let execution = self.shared_id(&ask, replicas)?;
+        if self.tombstones.contains(execution) {
+            return Err(Refusal::Forgotten(ask.name.unwrap_or_else(|| execution.to_string())));
+        }
+        let mut members = self.holders_of(execution, replicas)?;
+        if ask.given || ask.name.is_some() {
+            let placed = self.check_place(&members);
+            if let Err(Refusal::Elsewhere { nodes }) = &placed {
+                // Whoever is asked next must know what it is to start.
+                let digest = defined.definition.digest;
+                nodes.iter().for_each(|node| self.teach(step, *node, digest));
+            }
+            placed?;
+        }
+        let Some(defined) = self.bundled(step, &defined)? else {
+            let ask = Box::new(Ask::Start(Box::new(ask)));
+            self.queue_own(Work::Answer { caller, ask });
+            return Ok(());
+        };
+        members.sort_unstable();
+        let definition = defined.definition.digest;
+        let StartAsk { name, input, salt, .. } = ask;
+        let (started, terms) = (step.now, Terms { survival, members });
+        let begin = Begin { execution, name, definition, input, salt, started, terms };
+        self.start_replicated(step, caller, defined, begin)
     }
 
     fn check_name(&self, ask: &StartAsk) -> Result<(), Refusal> {
@@ -155,12 +178,12 @@ impl Engine {
         Ok(())
     }
 
-    /// What a start that was made before is answered with: the same as then if it is the same.
+    /// The execution that was started before by the same start, if there is one.
     fn started_before(
         &self,
         ask: &StartAsk,
         digest: Digest,
-    ) -> Result<Option<(Option<Position>, Reply)>, Refusal> {
+    ) -> Result<Option<ExecutionId>, Refusal> {
         let named = ask.name.as_ref().and_then(|name| self.roster.named(&ask.namespace, name));
         let id = named.unwrap_or(ask.id);
         if self.tombstones.contains(id) {
@@ -169,9 +192,7 @@ impl Engine {
         let Some(entry) = self.roster.get(id) else { return Ok(None) };
         let same_name = entry.name.as_deref() == ask.name.as_deref();
         if same_name && entry.input == digest && is_meant(&entry.defined, ask) {
-            let definition = entry.defined.definition.digest;
-            let reply = Reply::Started { execution: id, definition, new: false };
-            return Ok(Some((Some(entry.position), reply)));
+            return Ok(Some(id));
         }
         let called = ask.name.clone().unwrap_or_else(|| id.to_string());
         Err(Refusal::Conflict(format!(

@@ -352,6 +352,7 @@ const YEAR: Duration = Duration::from_secs(20 * 24 * 60 * 60);
 pub(crate) fn start_of(program: &Program, id: ExecutionId) -> Ask {
     Ask::Start(Box::new(StartAsk {
         id,
+        given: true,
         name: None,
         namespace: program.namespace.clone(),
         workflow: program.name.clone(),

@@ -62,6 +62,7 @@ pub(super) struct Selection {
         (status = 200, description = "It was started before", body = model::Started),
         (status = 404, description = "There is no such definition", body = Problem),
         (status = 409, description = "The id or name is taken", body = Problem),
+        (status = 421, description = "Other nodes are to start it, and none of them answered", body = Problem),
         (status = 429, description = "The namespace has used up its share", body = Problem),
         (status = 507, description = "The disk is full", body = Problem),
     )
@@ -98,8 +99,10 @@ fn start_ask(api: &Api, body: &Value) -> Result<StartAsk, Problem> {
     let survival = survival.map(|said| {
         Survival::read(said).map_err(|reason| Problem::invalid(format!("`survival`: {reason}")))
     });
+    let id = id.transpose()?;
     Ok(StartAsk {
-        id: id.transpose()?.unwrap_or_else(|| api.node.new_id()),
+        id: id.unwrap_or_else(|| api.node.new_id()),
+        given: id.is_some(),
         name: text("name")?,
         namespace: needed("namespace")?,
         workflow: needed("workflow")?,

@@ -4,6 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use outlast_engine::{Refusal, Reply};
 use outlast_languages::Diagnostic;
+use outlast_lineage::NodeId;
 use serde::Serialize;
 use serde_json::Value as Json;
 use utoipa::ToSchema;
@@ -29,7 +30,14 @@ pub(super) struct Problem {
     /// When it may be worth trying again, in seconds.
     #[serde(skip)]
     retry_after: Option<u64>,
+    /// Who can do it instead.
+    #[serde(skip)]
+    nodes: Vec<NodeId>,
 }
+
+/// Who can do what this node does not do: for whoever passes requests on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AskInstead(pub(super) Vec<NodeId>);
 
 /// What is wrong with a rejected document.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -51,6 +59,7 @@ impl Problem {
             detail: detail.into(),
             document: None,
             retry_after: None,
+            nodes: Vec::new(),
         }
     }
 
@@ -87,7 +96,7 @@ const fn named(status: StatusCode) -> (&'static str, &'static str) {
         409 => ("urn:outlast:problem:conflict", "It is not possible as things are"),
         410 => ("urn:outlast:problem:forgotten", "It was there and is deleted"),
         413 => ("urn:outlast:problem:too-large", "It is too large"),
-        421 => ("urn:outlast:problem:elsewhere", "Another node leads it"),
+        421 => ("urn:outlast:problem:elsewhere", "It is for another node to do"),
         422 => ("urn:outlast:problem:document", "The document is rejected"),
         429 => ("urn:outlast:problem:busy", "Too much at once"),
         503 => ("urn:outlast:problem:stopped", "The node has stopped"),
@@ -106,6 +115,7 @@ impl From<Refusal> for Problem {
             Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
             Refusal::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::Elsewhere { .. } => StatusCode::MISDIRECTED_REQUEST,
             Refusal::Draining => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Refusal::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
@@ -113,9 +123,14 @@ impl From<Refusal> for Problem {
         let retry_after = match &refusal {
             Refusal::Busy { retry_after, .. } => Some(retry_after.as_secs().max(1)),
             Refusal::StorageFull => Some(10),
+            Refusal::Elsewhere { .. } => Some(1),
             _ => None,
         };
-        Self { retry_after, ..Self::new(status, refusal.to_string()) }
+        let nodes = match &refusal {
+            Refusal::Elsewhere { nodes } => nodes.clone(),
+            _ => Vec::new(),
+        };
+        Self { retry_after, nodes, ..Self::new(status, refusal.to_string()) }
     }
 }
 
@@ -137,6 +152,9 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self).expect("texts and numbers encode");
         let mut response = (status, body).into_response();
+        if !self.nodes.is_empty() {
+            response.extensions_mut().insert(AskInstead(self.nodes));
+        }
         let headers = response.headers_mut();
         let json = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, json);

@@ -96,7 +96,8 @@ impl Scenario {
         let least = if strategy == Strategy::None { 1 } else { 2 };
         let drawn = usize::try_from(random.between(least, 5)).unwrap_or(1);
         let nodes = wanted.nodes.unwrap_or(drawn).clamp(1, 64);
-        let mut survival = draw_survival(&mut random, wanted, strategy, nodes);
+        let replicas = draw_replicas(seed, nodes);
+        let mut survival = draw_survival(&mut random, wanted, strategy, (nodes, replicas));
         survival.budget = draw_budget(seed, wanted, strategy);
         let executions = random.between(1, EXECUTIONS_MAX);
         let executions = wanted.executions.map_or(executions, |count| count.clamp(1, 200) as u64);
@@ -124,15 +125,22 @@ fn draw_flow<'a>(seed: u64, random: &mut Random, flows: &'a [Workload]) -> &'a W
     if is_late { late[apart.index(late.len())] } else { first[place] }
 }
 
+/// How many nodes hold an execution: often all of them, else at least two.
+fn draw_replicas(seed: u64, nodes: usize) -> usize {
+    let mut random = Random::apart(seed, 5);
+    let all = random.happens(500);
+    let fewer = random.between(2, nodes.max(2) as u64);
+    if all { nodes } else { usize::try_from(fewer).unwrap_or(nodes) }
+}
+
 fn draw_survival(
     random: &mut Random,
     wanted: &Wanted,
     strategy: Strategy,
-    nodes: usize,
+    (nodes, replicas): (usize, usize),
 ) -> Survival {
-    // Every node holds it, unless someone asks for fewer: a client that asks two nodes for one start
-    // would otherwise get two sets of holders (docs/simulator.md).
-    let mut survival = Survival::new(strategy, wanted.replicas.unwrap_or(nodes).clamp(1, nodes));
+    let replicas = wanted.replicas.unwrap_or(replicas);
+    let mut survival = Survival::new(strategy, replicas.clamp(1, nodes));
     let votes = u16::try_from(random.between(1, u64::from(survival.replicas / 2 + 1))).unwrap_or(1);
     if strategy == Strategy::PartitionTolerant {
         survival.votes = wanted.votes.unwrap_or(votes).clamp(1, survival.replicas / 2 + 1);

@@ -182,6 +182,15 @@ impl World {
                 let at = self.soon(20_000, 200_000);
                 self.agenda.note(at, Occurrence::Wished(wish));
             }
+            Taken::Elsewhere(wish, nodes) => {
+                self.saw(Situation::SentElsewhere);
+                let there = |node| self.machines.iter().position(|machine| machine.id() == node);
+                let there: Vec<usize> = nodes.into_iter().filter_map(there).collect();
+                let hint = there.into_iter().find(|place| self.machines[*place].node.is_up());
+                self.client.goes_to(wish, hint);
+                let at = self.soon(1_000, 50_000);
+                self.agenda.note(at, Occurrence::Wished(wish));
+            }
             Taken::Wrong(finding) => self.found(finding),
         }
     }

@@ -130,9 +130,11 @@ impl World {
         if !self.client.wants(wish) {
             return;
         }
+        let hint = self.client.takes_hint(wish);
+        let hint = hint.filter(|place| self.machines[*place].node.is_up());
         let place = match self.client.place_of(wish) {
             Some(place) => Some(place).filter(|place| self.machines[*place].node.is_up()),
-            None => self.any_place(),
+            None => hint.or_else(|| self.any_place()),
         };
         let Some(place) = place else {
             let at = self.soon(10_000, 200_000);

@@ -146,6 +146,7 @@ async fn driven(node: &NodeHandle, drive: Drive) -> anyhow::Result<Driven> {
 async fn started(node: &NodeHandle, start: Start) -> anyhow::Result<Json> {
     let ask = StartAsk {
         id: node.new_id(),
+        given: false,
         name: None,
         namespace: "bench".to_owned(),
         workflow: start.workflow,

@@ -257,6 +257,7 @@ async fn client(
         let id = node.new_id();
         let start = Ask::Start(Box::new(StartAsk {
             id,
+            given: false,
             name: None,
             namespace: "bench".to_owned(),
             workflow: "steps".to_owned(),

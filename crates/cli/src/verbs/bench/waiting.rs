@@ -190,6 +190,7 @@ async fn starter(node: NodeHandle, left: Arc<AtomicUsize>) -> anyhow::Result<()>
     while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
         let start = StartAsk {
             id: node.new_id(),
+            given: false,
             name: None,
             namespace: "bench".to_owned(),
             workflow: "waiting".to_owned(),

@@ -163,6 +163,7 @@ impl Session<'_> {
         }
         let start = StartAsk {
             id,
+            given: true,
             name: given.filter(|text| text.parse::<ExecutionId>().is_err()).map(str::to_owned),
             namespace: program.namespace.clone(),
             workflow: program.name.clone(),

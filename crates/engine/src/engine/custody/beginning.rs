@@ -3,18 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use outlast_lineage::{Digester, ExecutionId, NodeId};
+use outlast_lineage::{ExecutionId, NodeId};
 use outlast_protocols::replicas;
 use outlast_workflow::program::Kind;
 use outlast_workflow::{Author, Execution, Start};
 
 use super::super::definitions::Defined;
 use super::super::entry::{Entry, encode_state};
-use super::super::starting::busy;
-use super::super::{Engine, Step, sizes};
+use super::super::{Engine, Step, Work, sizes};
 use super::driving::Turn;
 use super::{Alarm, Begin, Custody, Envelope, Holding, Terms};
-use crate::{Action, Caller, Position, Refusal, Reply, Survival};
+use crate::{Action, Caller, Position, RecordKind, Refusal, Reply, Subject};
 
 impl Engine {
     /// Starts an execution on as many nodes as it is to survive on.
@@ -27,56 +26,47 @@ impl Engine {
     ) -> Result<(), Refusal> {
         check_kinds(&defined)?;
         let (execution, definition) = (begin.execution, begin.definition);
-        let me = self.options.node;
-        let others: BTreeSet<NodeId> =
-            begin.terms.members.iter().copied().filter(|member| *member != me).collect();
+        let others = self.others_of(&begin.terms);
         let message = Envelope::Begin(Box::new(begin.clone())).encode();
         let position = self.hold(step, defined, begin);
         for to in others.iter().copied() {
             let message = message.clone();
+            self.teach(step, to, definition);
             step.order(Some(position), Action::Send { to, message });
         }
-        let holding = self.holding(execution).expect("it was just made");
-        holding.unaware = others;
-        let reply = Reply::Started { execution, definition, new: true };
-        if holding.copies_before_started() == 0 {
-            step.reply(Some(position), caller, reply);
-        } else {
-            holding.starters.push(caller);
-        }
-        self.set_custody_alarm(
-            execution,
-            Alarm::Begin,
-            step.now.after(self.options.times.patience),
-        );
+        self.holding(execution).expect("it was just made").unaware = others;
+        let again = step.now.after(self.options.times.patience);
+        self.set_custody_alarm(execution, Alarm::Begin, again);
+        self.acknowledge_start(step, caller, execution, true);
         Ok(())
     }
 
-    /// Which nodes hold an execution: this one and those that a digest puts first, so that the
-    /// holders of many executions are spread over the cluster.
-    pub(in crate::engine) fn choose_members(
-        &self,
-        execution: ExecutionId,
-        survival: &Survival,
-    ) -> Result<Terms, Refusal> {
-        let wanted = usize::from(survival.replicas);
-        let mut others: Vec<NodeId> = self.peers.all().collect();
-        if others.len() + 1 < wanted {
-            return Err(busy(format!(
-                "{wanted} replicas are wanted and this node knows of {} nodes, itself included",
-                others.len() + 1
-            )));
+    /// Tells a caller that an execution is started, once enough nodes hold it.
+    pub(in crate::engine) fn acknowledge_start(
+        &mut self,
+        step: &mut Step,
+        caller: Caller,
+        id: ExecutionId,
+        new: bool,
+    ) {
+        if let Some(holding) = self.holding(id)
+            && !holding.is_copied()
+        {
+            holding.starters.push((caller, new));
+            // Whoever was asked before may not be there any more to tell the others.
+            if !new {
+                self.begin_again(step, id);
+            }
+            return;
         }
-        let rank = |node: &NodeId| {
-            let digest = Digester::new("holder").field(execution.as_bytes()).number(node.0);
-            let unfit = self.peers.is_lost(*node) || self.gossip.is_draining(*node);
-            (unfit, *digest.finish().as_bytes())
-        };
-        others.sort_by_cached_key(rank);
-        let mut members: Vec<NodeId> = others.into_iter().take(wanted - 1).collect();
-        members.push(self.options.node);
-        members.sort_unstable();
-        Ok(Terms { survival: survival.clone(), members })
+        let entry = self.roster.known(id);
+        let (position, definition) = (entry.position, entry.defined.definition.digest);
+        step.reply(Some(position), caller, Reply::Started { execution: id, definition, new });
+    }
+
+    fn others_of(&self, terms: &Terms) -> BTreeSet<NodeId> {
+        let me = self.options.node;
+        terms.members.iter().copied().filter(|member| *member != me).collect()
     }
 
     /// Becomes a replica of an execution.
@@ -124,16 +114,13 @@ impl Engine {
     /// Another node asks this one to be a replica.
     pub(in crate::engine) fn take_begin(&mut self, step: &mut Step, from: NodeId, begin: Begin) {
         let id = begin.execution;
-        if !begin.terms.members.contains(&self.options.node) || self.tombstones.contains(id) {
+        if !begin.terms.members.contains(&self.options.node) {
             return;
         }
         self.meet_peers(step, &begin.terms.members.iter().copied().collect());
-        if let Some(entry) = self.roster.get(id) {
-            let position = entry.position;
-            return step.order(
-                Some(position),
-                Action::Send { to: from, message: Envelope::HasBegun(id).encode() },
-            );
+        if let Some((position, answer)) = self.begun_before(id, &begin.terms) {
+            let message = answer.encode();
+            return step.order(Some(position), Action::Send { to: from, message });
         }
         let Some(defined) = self.definitions.get(&begin.definition).cloned() else {
             let message = Envelope::WantDefinition(begin.definition).encode();
@@ -144,7 +131,10 @@ impl Engine {
         if self.storage_full {
             return;
         }
+        let mut unaware = self.others_of(&begin.terms);
+        unaware.remove(&from);
         let position = self.hold(step, defined, begin);
+        self.holding(id).expect("it was just made").unaware = unaware;
         if self.gossip.draining {
             self.tell_to_retire(id, true);
         }
@@ -152,20 +142,76 @@ impl Engine {
         step.order(Some(position), Action::Send { to: from, message });
     }
 
-    pub(super) fn has_begun(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) {
+    /// What to say to whoever begins an execution that is known here. If it is held on other terms,
+    /// those count: an execution is never held on two.
+    fn begun_before(&mut self, id: ExecutionId, terms: &Terms) -> Option<(Position, Envelope)> {
+        if self.tombstones.contains(id) {
+            return Some((self.position, Envelope::Otherwise(id, None)));
+        }
+        let entry = self.roster.get(id)?;
+        let position = entry.position;
+        let held = match &entry.custody {
+            Some(Custody::Replica(holding)) => Some(&holding.terms.members),
+            _ => None,
+        };
+        let answer = match held {
+            Some(members) if *members == terms.members => Envelope::HasBegun(id),
+            Some(_) => Envelope::Otherwise(id, self.begin_of(id).map(Box::new)),
+            None => Envelope::Otherwise(id, None),
+        };
+        Some((position, answer))
+    }
+
+    /// A peer holds an execution on other terms than this node does, which comes up when the cluster
+    /// changes between two starts of one id. If nothing has happened here, this node takes over what
+    /// the other one has. If something has, each side stays what it is, and the two never mix.
+    pub(super) fn take_otherwise(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        id: ExecutionId,
+        begin: Option<Box<Begin>>,
+    ) {
         let Some(holding) = self.holding(id) else { return };
-        if !holding.unaware.remove(&from) {
+        let is_peer = holding.terms.members.contains(&from);
+        if !is_peer || !holding.is_untouched() {
             return;
         }
-        let aware = holding.terms.members.len() - 1 - holding.unaware.len();
-        if holding.copies_before_started() <= aware {
-            let starters = std::mem::take(&mut holding.starters);
-            let entry = self.roster.known(id);
-            let (position, definition) = (entry.position, entry.defined.definition.digest);
-            for caller in starters {
-                let reply = Reply::Started { execution: id, definition, new: true };
-                step.reply(Some(position), caller, reply);
-            }
+        let nodes = begin.as_ref().map_or_else(|| vec![from], |it| it.terms.members.clone());
+        let starters = std::mem::take(&mut holding.starters);
+        let position = self.drop_holding(step, id);
+        for (caller, _) in starters {
+            let refusal = Refusal::Elsewhere { nodes: nodes.clone() };
+            step.reply(Some(position), caller, Reply::Refused(refusal));
+        }
+        if let Some(begin) = begin {
+            self.queue_own(Work::Begin { from, begin });
+        }
+    }
+
+    /// Gives up an execution in which nothing has happened here.
+    fn drop_holding(&mut self, step: &mut Step, id: ExecutionId) -> Position {
+        self.quiet(id);
+        self.drop_custody(id);
+        let (position, _) = self.record(step, RecordKind::RemnantDropped(id));
+        if let Some(entry) = self.roster.remove(id)
+            && let Some(name) = entry.name
+        {
+            self.roster.free_name(&entry.defined.namespace, &name);
+        }
+        self.unsaved.clear(&Subject::Execution(id));
+        step.order(Some(position), Action::Forget(Subject::Execution(id)));
+        position
+    }
+
+    pub(super) fn has_begun(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) {
+        let Some(holding) = self.holding(id) else { return };
+        if !holding.unaware.remove(&from) || !holding.is_copied() {
+            return;
+        }
+        let starters = std::mem::take(&mut holding.starters);
+        for (caller, new) in starters {
+            self.acknowledge_start(step, caller, id, new);
         }
     }
 
@@ -184,12 +230,24 @@ impl Engine {
 
     /// Tells one peer what it must know to hold an execution.
     pub(super) fn send_begin(&mut self, step: &mut Step, to: NodeId, id: ExecutionId) {
-        if self.peers.is_lost(to) || !self.wake(id) {
+        if self.peers.is_lost(to) {
             return;
         }
+        let Some(begin) = self.begin_of(id) else { return };
+        let (position, definition) = (self.roster.known(id).position, begin.definition);
+        let message = Envelope::Begin(Box::new(begin)).encode();
+        self.teach(step, to, definition);
+        step.order(Some(position), Action::Send { to, message });
+    }
+
+    /// An execution as every replica must know it.
+    fn begin_of(&mut self, id: ExecutionId) -> Option<Begin> {
+        if !self.wake(id) {
+            return None;
+        }
         let entry = self.roster.known(id);
-        let Some(Custody::Replica(holding)) = &entry.custody else { return };
-        let begin = Begin {
+        let Some(Custody::Replica(holding)) = &entry.custody else { return None };
+        Some(Begin {
             execution: id,
             name: entry.name.as_deref().map(str::to_owned),
             definition: entry.defined.definition.digest,
@@ -197,10 +255,7 @@ impl Engine {
             salt: holding.salt,
             started: entry.started,
             terms: holding.terms.clone(),
-        };
-        let position = entry.position;
-        let message = Envelope::Begin(Box::new(begin)).encode();
-        step.order(Some(position), Action::Send { to, message });
+        })
     }
 }
 

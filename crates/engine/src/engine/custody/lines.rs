@@ -6,7 +6,7 @@ use outlast_lineage::{Digester, EffectId, Epoch, ExecutionId, Time};
 use outlast_protocols::replicas::Input;
 use outlast_workflow::{Author, Event, Ticket};
 
-use super::super::entry::{Entry, Origin, State};
+use super::super::entry::Entry;
 use super::super::running::is_nothing;
 use super::super::{Cause, Engine, Step, Work};
 use super::driving::Turn;
@@ -101,8 +101,7 @@ impl Engine {
         let entry = self.roster.known(id);
         // It was read when it came in.
         let execution = minicbor::decode(&state).expect("a state is looked at before it is taken");
-        entry.weight = state.len();
-        entry.state = State::Awake(Box::new(execution), Origin::Changed);
+        entry.hold_instead(execution, state.len(), &self.definitions);
         turn.adopted = Some(state.into());
     }
 

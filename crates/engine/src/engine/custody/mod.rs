@@ -10,6 +10,7 @@
 
 mod beginning;
 mod bundling;
+mod choosing;
 mod consensus;
 mod driving;
 mod lines;
@@ -59,8 +60,8 @@ pub(super) struct Holding {
     pub(super) timers: BTreeMap<Alarm, Time>,
     /// Who has not said that it holds the execution.
     pub(super) unaware: BTreeSet<NodeId>,
-    /// Who waits to hear that it is started.
-    pub(super) starters: Vec<Caller>,
+    /// Who waits to hear that it is started, and whether by that request.
+    pub(super) starters: Vec<(Caller, bool)>,
     /// Where answers to the calls of this line are sent.
     pub(super) address: Option<ExecutionId>,
     /// Calls that have left and are not answered, in this life.
@@ -183,7 +184,13 @@ impl Holding {
         }
     }
 
-    /// How many others must hold an execution before its starter hears that it is started.
+    /// Whether so many others hold it that its starter may hear that it is started. Whoever knows
+    /// how it ended need not ask.
+    fn is_copied(&self) -> bool {
+        let aware = self.terms.members.len() - 1 - self.unaware.len();
+        self.copies_before_started() <= aware || self.replica.is_settling()
+    }
+
     fn copies_before_started(&self) -> usize {
         let survival = &self.terms.survival;
         let majority = usize::from(survival.replicas / 2);
@@ -191,6 +198,11 @@ impl Holding {
             Acknowledge::Majority => majority,
             Acknowledge::None => usize::from(survival.votes).saturating_sub(1),
         }
+    }
+
+    /// Whether nothing has happened to it here: no state was made or taken over.
+    fn is_untouched(&self) -> bool {
+        self.replica.leads().is_none() && self.replica.head().lineage.number() == 0
     }
 }
 

@@ -1,11 +1,12 @@
 //! What comes in from other nodes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_lineage::{Digest, ExecutionId, NodeId};
 use outlast_protocols::{replicas, two_phase};
-use outlast_workflow::Execution;
+use outlast_workflow::{Execution, Program};
 
 use super::super::{Engine, Step, Work};
 use super::driving::Turn;
@@ -59,11 +60,15 @@ impl Engine {
             Envelope::Gossip(bytes) => self.take_gossip(step, from, bytes.into()),
             Envelope::Removed(nodes) => self.remove_peers(step, &nodes.into_iter().collect()),
             Envelope::WantDefinition(digest) => self.give_to_peer(step, from, digest),
-            Envelope::Definition(definition) => self.compile(step, *definition),
+            Envelope::Definition(definition) => {
+                self.given.insert((from, definition.digest));
+                self.compile(step, *definition);
+            }
             Envelope::HasBegun(id) => self.has_begun(step, from, id),
             Envelope::Unknown(id) => self.meet_unknowing(step, from, id),
             // The rest is written down; while the disk is full, it is as good as lost.
             _ if self.storage_full => {}
+            Envelope::Otherwise(id, begin) => self.take_otherwise(step, from, id, begin),
             Envelope::Begin(begin) => self.take_begin(step, from, *begin),
             Envelope::Replica(id, message) => self.take_word(step, from, id, message),
             Envelope::Paxos(id, instance, message) => {
@@ -95,7 +100,7 @@ impl Engine {
         id: ExecutionId,
         mut message: replicas::Message,
     ) {
-        if !self.knows(step, from, id) || !self.can_read(&mut message) {
+        if !self.knows(step, from, id) || !self.can_read(step, from, id, &mut message) {
             return;
         }
         // Whoever speaks of it holds it: its starter may be waiting to hear so.
@@ -153,6 +158,7 @@ impl Engine {
 
     fn lose_peer(&mut self, peer: NodeId) {
         self.counters.peers_lost += 1;
+        self.given.retain(|(to, _)| *to != peer);
         self.tell_holders_of(peer, &replicas::Input::PeerLost(peer));
     }
 
@@ -164,16 +170,25 @@ impl Engine {
         }
     }
 
-    fn give_to_peer(&self, step: &mut Step, to: NodeId, digest: Digest) {
+    fn give_to_peer(&mut self, step: &mut Step, to: NodeId, digest: Digest) {
         if let Some(defined) = self.definitions.get(&digest) {
             let message = Envelope::Definition(Box::new(defined.stored())).encode();
             step.order(Some(defined.position), Action::Send { to, message });
+            self.given.insert((to, digest));
+        }
+    }
+
+    /// Gives a peer a definition, unless it was given it before.
+    pub(in crate::engine) fn teach(&mut self, step: &mut Step, to: NodeId, digest: Digest) {
+        if !self.given.contains(&(to, digest)) {
+            self.give_to_peer(step, to, digest);
         }
     }
 
     /// Sends a definition to everyone, so that any node can start it.
-    pub(in crate::engine) fn spread_definition(&self, step: &mut Step, digest: Digest) {
-        for to in self.peers.all() {
+    pub(in crate::engine) fn spread_definition(&mut self, step: &mut Step, digest: Digest) {
+        let all: Vec<NodeId> = self.peers.all().collect();
+        for to in all {
             self.give_to_peer(step, to, digest);
         }
     }
@@ -191,7 +206,7 @@ impl Engine {
         &mut self,
         step: &mut Step,
         definition: Definition,
-        program: std::sync::Arc<outlast_workflow::Program>,
+        program: Arc<Program>,
     ) {
         let digest = definition.digest;
         if program.digest != digest || self.definitions.get(&digest).is_some() {
@@ -231,14 +246,37 @@ impl Engine {
 
     /// Whether the states and deltas that a message carries can be read: what cannot be read is
     /// dropped before any machine hears of it. A delta that was read is kept for when it is applied.
-    fn can_read(&mut self, message: &mut replicas::Message) -> bool {
+    fn can_read(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        id: ExecutionId,
+        message: &mut replicas::Message,
+    ) -> bool {
         if let replicas::Message::Update { delta, .. } = message {
             self.read = Passed::decode(delta);
             return self.read.is_some();
         }
-        match message.held_mut() {
-            Some(held) => minicbor::decode::<Execution>(&held.state).is_ok(),
-            None => true,
+        let Some(held) = message.held_mut() else { return true };
+        let execution = minicbor::decode::<Execution>(&held.state);
+        execution.is_ok_and(|execution| self.can_run(step, from, id, execution.definition()))
+    }
+
+    /// Whether the definition of another line of an execution is known: two nodes that were asked for
+    /// one start while they could not reach each other may have taken two versions.
+    fn can_run(&mut self, step: &mut Step, from: NodeId, id: ExecutionId, digest: Digest) -> bool {
+        let held = &self.roster.known(id).defined;
+        if held.definition.digest == digest {
+            return true;
+        }
+        let namespace = Arc::clone(&held.namespace);
+        match self.definitions.get(&digest) {
+            Some(defined) => defined.namespace == namespace,
+            None => {
+                let message = Envelope::WantDefinition(digest).encode();
+                step.order(None, Action::Send { to: from, message });
+                false
+            }
         }
     }
 }

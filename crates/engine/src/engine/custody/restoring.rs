@@ -1,12 +1,14 @@
 //! Coming back: custody from snapshots and records.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_protocols::{paxos, replicas, two_phase};
 use outlast_workflow::{Event, Execution};
 
+use super::super::definitions::Definitions;
 use super::super::entry::{Entry, Origin, State};
 use super::super::{Engine, Step, Work, sizes};
 use super::{Custody, Forgetting, Holding, Passed, Remnant, Terms, Times, Word, setup};
@@ -167,8 +169,7 @@ impl Engine {
         if let Some(state) = &custodial.adopted
             && let Ok(execution) = minicbor::decode(state)
         {
-            entry.weight = state.len();
-            entry.state = State::Awake(Box::new(execution), Origin::Changed);
+            entry.hold_instead(execution, state.len(), &self.definitions);
         }
         if let Some(passed) = custodial.passed.as_ref().and_then(|bytes| Passed::decode(bytes)) {
             entry.execution_mut().apply(&passed.delta);
@@ -237,6 +238,22 @@ impl Engine {
 }
 
 impl Entry {
+    /// Takes another state in place of the one held. What it was started with is in it: that need not
+    /// be what this node was told.
+    pub(in crate::engine) fn hold_instead(
+        &mut self,
+        execution: Execution,
+        weight: usize,
+        definitions: &Definitions,
+    ) {
+        if let Some(defined) = definitions.get(&execution.definition()) {
+            self.defined = Arc::clone(defined);
+        }
+        self.input = sizes::digest_of(&execution.input());
+        self.weight = weight;
+        self.state = State::Awake(Box::new(execution), Origin::Changed);
+    }
+
     /// The state as bytes: what several nodes hold is never left to the store alone.
     pub(in crate::engine) fn held_state(&self) -> Vec<u8> {
         self.state_bytes().expect("a state in custody is in memory")

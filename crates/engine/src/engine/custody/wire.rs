@@ -50,6 +50,10 @@ pub(in crate::engine) enum Envelope {
     /// These nodes are gone for good.
     #[n(10)]
     Removed(#[n(0)] Vec<NodeId>),
+    /// The sender holds the execution on these terms, which are not those that it was told; or it has
+    /// held it to its end.
+    #[n(11)]
+    Otherwise(#[n(0)] ExecutionId, #[n(1)] Option<Box<Begin>>),
 }
 
 /// An execution, as every replica must know it before anything has happened.

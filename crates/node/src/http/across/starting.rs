@@ -1,54 +1,102 @@
-//! Starting anywhere: whoever knows an execution of that id or name answers; whoever cannot take it
-//! lets another one take it.
+//! Starting anywhere: whoever knows an execution of that id or name answers; otherwise it is started
+//! by the node that is to start it, or, if it has no id and no name yet, by any that can.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
 use outlast_engine::{Ask, Reply, Which};
 use outlast_expressions::{Value, value};
+use outlast_lineage::NodeId;
+use tokio::time::Instant;
 
+use super::super::problem::AskInstead;
 use super::{Api, CHANGE_TIME_MAX, Problem, Whole, no_answer, one, response};
 use crate::relay::{Relay, Unanswered};
 
-/// Starts an execution, here if possible.
+/// How long a start is tried at most.
+const START_TIME_MAX: Duration = Duration::from_secs(12);
+/// How long one node may take to start what can be asked for again elsewhere.
+const ONE_START_TIME_MAX: Duration = Duration::from_secs(3);
+/// How long to wait before the same nodes are asked again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Starts an execution: here, or where it is to be started.
 pub(super) async fn answer(
     api: &Arc<Api>,
     relay: &Relay,
-    mut whole: Whole,
+    whole: Whole,
     next: Next,
 ) -> Result<Response, Problem> {
     let Ok(body) = value::parse(&whole.body) else { return Ok(next.run(whole.request()).await) };
-    match named(&body) {
-        Some(which) => {
-            let here = api.node.ask(Ask::Show(which.clone())).await?;
-            let known = !matches!(here, Reply::Refused(_));
-            // Asking again elsewhere starts nothing twice.
-            if !known && let Ok(holder) = one::find(relay, &segment(&which)).await {
-                let asked = relay.ask(holder, whole.passed(), CHANGE_TIME_MAX).await;
-                return asked.map(response).map_err(|unanswered| no_answer(holder, unanswered));
-            }
+    let named = named(&body);
+    if let Some(which) = &named {
+        let here = api.node.ask(Ask::Show(which.clone())).await?;
+        let known = !matches!(here, Reply::Refused(_));
+        // Asking again elsewhere starts nothing twice.
+        if !known && let Ok(holder) = one::find(relay, &segment(which)).await {
+            let asked = relay.ask(holder, whole.passed(), CHANGE_TIME_MAX).await;
+            return asked.map(response).map_err(|unanswered| no_answer(holder, unanswered));
         }
-        None => whole.body = with_id(api, &body).into(),
     }
-    let here = next.run(whole.request()).await;
-    let cannot =
-        [StatusCode::NOT_FOUND, StatusCode::INSUFFICIENT_STORAGE, StatusCode::SERVICE_UNAVAILABLE];
-    if !cannot.contains(&here.status()) {
-        return Ok(here);
+    let deadline = Instant::now() + START_TIME_MAX;
+    loop {
+        let here = next.clone().run(whole.request()).await;
+        if !CANNOT.contains(&here.status()) {
+            return Ok(here);
+        }
+        let instead = here.extensions().get::<AskInstead>().cloned().unwrap_or_default();
+        match start_elsewhere(relay, &whole, &instead, named.is_some()).await? {
+            Some(started) => return Ok(started),
+            // Whoever is to start it may be about to be missed; then another one starts it.
+            None if here.status() == StatusCode::MISDIRECTED_REQUEST
+                && Instant::now() < deadline =>
+            {
+                tokio::time::sleep(PAUSE).await;
+            }
+            None => return Ok(here),
+        }
     }
-    for (node, _) in relay.others().into_iter().filter(|(_, connected)| *connected) {
-        match relay.ask(node, whole.passed(), CHANGE_TIME_MAX).await {
-            Ok(answer) if !cannot.iter().any(|status| *status == answer.status) => {
-                return Ok(response(answer));
+}
+
+/// What a node answers that does not start it, and another one might.
+const CANNOT: [StatusCode; 4] = [
+    StatusCode::NOT_FOUND,
+    StatusCode::MISDIRECTED_REQUEST,
+    StatusCode::INSUFFICIENT_STORAGE,
+    StatusCode::SERVICE_UNAVAILABLE,
+];
+
+/// Asks the others, those first that this node says are to start it; nothing if none of them does.
+async fn start_elsewhere(
+    relay: &Relay,
+    whole: &Whole,
+    instead: &AskInstead,
+    named: bool,
+) -> Result<Option<Response>, Problem> {
+    let mut others: Vec<NodeId> = relay
+        .others()
+        .into_iter()
+        .filter_map(|(node, connected)| connected.then_some(node))
+        .collect();
+    let rank = |node: &NodeId| instead.0.iter().position(|it| it == node).unwrap_or(usize::MAX);
+    others.sort_by_key(rank);
+    // What is named is one execution, however often it is asked for.
+    let patience = if named { ONE_START_TIME_MAX } else { CHANGE_TIME_MAX };
+    for node in others {
+        match relay.ask(node, whole.passed(), patience).await {
+            Ok(answer) if !CANNOT.iter().any(|status| *status == answer.status) => {
+                return Ok(Some(response(answer)));
             }
             Ok(_) | Err(Unanswered::Unsent) => {}
+            Err(_) if named => {}
             // It may have been started there, and is not to be started twice.
             Err(unanswered) => return Err(no_answer(node, unanswered)),
         }
     }
-    Ok(here)
+    Ok(None)
 }
 
 /// The execution that the starter names.
@@ -73,14 +121,6 @@ fn segment(which: &Which) -> String {
         }
         segment
     })
-}
-
-/// The same with an id, so that whoever starts it, it is one.
-fn with_id(api: &Api, body: &Value) -> Vec<u8> {
-    let id = value::string(&api.node.new_id().to_string());
-    let members = value::members(body).filter(|(name, _)| *name != "id");
-    let members = members.map(|(name, value)| (name, value.clone()));
-    value::to_text(&value::object(members.chain([("id", id)]))).into_bytes()
 }
 
 #[cfg(test)]

@@ -1,0 +1,377 @@
+//! Which nodes hold an execution, and what two nodes do that are asked for the same one.
+
+mod driver;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use driver::{START, call, id, program, start_of, text};
+use outlast_engine::{
+    Action, Ask, Caller, Definition, Engine, EngineOptions, Input, Refusal, Reply, StartAsk,
+    Strategy, Survival, Which,
+};
+use outlast_expressions::Value;
+use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
+use outlast_workflow::Program;
+
+/// Several engines, and the messages between them, which go where the test lets them go.
+struct Nodes {
+    engines: BTreeMap<NodeId, Engine>,
+    sent: VecDeque<(NodeId, NodeId, Vec<u8>)>,
+    replies: BTreeMap<(NodeId, Caller), Reply>,
+    calls: Vec<NodeId>,
+    library: BTreeMap<Digest, Arc<Program>>,
+    /// Between whom messages are lost.
+    cut: BTreeSet<(NodeId, NodeId)>,
+    now: Time,
+    callers: u64,
+}
+
+impl Nodes {
+    /// Nodes that know of each other.
+    fn of(members: impl IntoIterator<Item = u64>) -> Self {
+        let mut nodes = Self {
+            engines: BTreeMap::new(),
+            sent: VecDeque::new(),
+            replies: BTreeMap::new(),
+            calls: Vec::new(),
+            library: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            now: START,
+            callers: 0,
+        };
+        members.into_iter().for_each(|node| nodes.join(NodeId(node)));
+        nodes
+    }
+
+    /// One more node, which everyone is told of.
+    fn join(&mut self, node: NodeId) {
+        let options = EngineOptions::new(node);
+        let recovered = Engine::recover(options, self.now, [], [], &mut |_| Err(String::new()));
+        self.engines.insert(node, recovered.unwrap().0);
+        self.all_know(&self.engines.keys().copied().collect());
+    }
+
+    /// Everyone is told who is in the cluster.
+    fn all_know(&mut self, members: &BTreeSet<NodeId>) {
+        for node in self.engines.keys().copied().collect::<Vec<_>>() {
+            self.step(node, Input::PeersKnown(members.clone()));
+        }
+    }
+
+    fn step(&mut self, node: NodeId, input: Input) {
+        let engine = self.engines.get_mut(&node).unwrap();
+        let mut outputs = engine.step(self.now, input);
+        while engine.has_work() {
+            outputs.extend(engine.step(self.now, Input::Turn));
+        }
+        engine.assert_invariants();
+        for output in outputs {
+            match output.action {
+                Action::Send { to, message } => self.sent.push_back((node, to, message)),
+                Action::Reply { caller, reply } => drop(self.replies.insert((node, caller), reply)),
+                Action::Call { .. } => self.calls.push(node),
+                Action::Compile(definition) => self.compile(node, definition),
+                _ => {}
+            }
+        }
+    }
+
+    fn compile(&mut self, node: NodeId, definition: Box<Definition>) {
+        let program = Arc::clone(&self.library[&definition.digest]);
+        self.step(node, Input::Compiled { definition, program });
+    }
+
+    /// Delivers all that was sent, and what that leads to.
+    fn deliver(&mut self) {
+        while let Some((from, to, message)) = self.sent.pop_front() {
+            if !self.cut.contains(&(from, to)) && self.engines.contains_key(&to) {
+                self.step(to, Input::Received { from, message });
+            }
+        }
+    }
+
+    /// Lets a node neither speak nor hear, or lets it again.
+    fn cut_off(&mut self, node: NodeId, cut: bool) {
+        self.cut.clear();
+        for other in self.engines.keys().filter(|_| cut) {
+            self.cut.extend([(node, *other), (*other, node)]);
+        }
+    }
+
+    /// Time goes by, long enough for whoever is silent to be missed.
+    fn wait(&mut self) {
+        for _ in 0..20 {
+            self.now = self.now.after(std::time::Duration::from_millis(100));
+            for node in self.engines.keys().copied().collect::<Vec<_>>() {
+                self.step(node, Input::AlarmRang);
+            }
+            self.deliver();
+        }
+    }
+
+    fn send(&mut self, node: NodeId, ask: Ask) -> Caller {
+        self.callers += 1;
+        let caller = Caller(self.callers);
+        self.step(node, Input::Asked { caller, ask });
+        caller
+    }
+
+    /// Asks a node, delivers what follows, and gives the reply.
+    fn ask(&mut self, node: NodeId, ask: Ask) -> Reply {
+        let caller = self.send(node, ask);
+        self.deliver();
+        self.replies[&(node, caller)].clone()
+    }
+
+    fn define(&mut self, node: NodeId, program: &Arc<Program>) {
+        self.library.insert(program.digest, Arc::clone(program));
+        let text = Arc::from("the text");
+        self.send(node, Ask::Define { program: Arc::clone(program), text });
+    }
+
+    /// Who holds an execution as a node says, once everything has arrived.
+    fn holders(&mut self, node: NodeId, id: ExecutionId) -> Option<Vec<NodeId>> {
+        self.deliver();
+        self.holders_here(node, id)
+    }
+
+    /// The same, with whatever is on its way left there.
+    fn holders_here(&mut self, node: NodeId, id: ExecutionId) -> Option<Vec<NodeId>> {
+        let caller = self.send(node, Ask::Show(Which::Id(id)));
+        match &self.replies[&(node, caller)] {
+            Reply::Shown(detail) => detail.summary.holders.clone().map(|holders| holders.members),
+            _ => None,
+        }
+    }
+}
+
+fn flow() -> Arc<Program> {
+    program("flow", "1.0.0", vec![call("a"), call("b")])
+}
+
+/// Nodes that know of each other and of a flow.
+fn defined(members: impl IntoIterator<Item = u64>, flow: &Arc<Program>) -> Nodes {
+    let mut nodes = Nodes::of(members);
+    let first = *nodes.engines.keys().next().unwrap();
+    nodes.define(first, flow);
+    nodes.deliver();
+    nodes
+}
+
+/// A start that so many nodes are to hold.
+fn start(program: &Program, id: ExecutionId, replicas: usize) -> StartAsk {
+    let Ask::Start(start) = start_of(program, id) else { unreachable!() };
+    StartAsk { survival: Some(Survival::new(Strategy::PartitionTolerant, replicas)), ..*start }
+}
+
+fn ask(start: StartAsk) -> Ask {
+    Ask::Start(Box::new(start))
+}
+
+fn nodes_of(reply: &Reply) -> Vec<NodeId> {
+    match reply {
+        Reply::Refused(Refusal::Elsewhere { nodes }) => nodes.clone(),
+        other => panic!("not sent elsewhere: {other:?}"),
+    }
+}
+
+/// Asks a node, and whoever it says is to be asked instead.
+fn start_anywhere(nodes: &mut Nodes, node: NodeId, start: &StartAsk) -> Reply {
+    match nodes.ask(node, ask(start.clone())) {
+        Reply::Refused(Refusal::Elsewhere { nodes: instead }) => {
+            nodes.ask(instead[0], ask(start.clone()))
+        }
+        reply => reply,
+    }
+}
+
+#[test]
+fn whoever_is_asked_an_id_falls_to_the_same_nodes_and_is_started_by_one_of_them() {
+    for number in 1..=20 {
+        let flow = flow();
+        let mut nodes = defined(1..=5, &flow);
+        let wanted = start(&flow, id(number), 2);
+        // All are asked before any message arrives.
+        let asked: Vec<_> = (1..=5)
+            .map(|node| (NodeId(node), nodes.send(NodeId(node), ask(wanted.clone()))))
+            .collect();
+        let replies: Vec<_> =
+            asked.iter().map(|(node, caller)| nodes.replies[&(*node, *caller)].clone()).collect();
+        let started: Vec<NodeId> = asked
+            .iter()
+            .zip(&replies)
+            .filter(|(_, reply)| matches!(reply, Reply::Started { new: true, .. }))
+            .map(|((node, _), _)| *node)
+            .collect();
+        let [starter] = started[..] else { panic!("{replies:?}") };
+        for reply in replies.iter().filter(|reply| matches!(reply, Reply::Refused(_))) {
+            assert_eq!(nodes_of(reply)[0], starter);
+        }
+        nodes.deliver();
+        let holding: Vec<_> =
+            (1..=5).filter_map(|node| nodes.holders(NodeId(node), id(number))).collect();
+        assert_eq!(holding.len(), 2, "two nodes hold it");
+        assert_eq!(holding[0], holding[1]);
+    }
+}
+
+#[test]
+fn an_id_that_nobody_asked_for_falls_to_this_node_and_to_nodes_that_are_there() {
+    let flow = flow();
+    let mut nodes = defined(1..=5, &flow);
+    nodes.cut_off(NodeId(2), true);
+    nodes.wait();
+    for number in 1..=20 {
+        let fresh = ExecutionId::from_time(1_000 + u64::from(number), [number; 10]);
+        let made = StartAsk { given: false, ..start(&flow, fresh, 3) };
+        let Reply::Started { execution, new: true, .. } = nodes.ask(NodeId(1), ask(made)) else {
+            panic!("it was not started here");
+        };
+        assert_eq!(execution.as_bytes()[..6], fresh.as_bytes()[..6], "ids sort by time");
+        let holders = nodes.holders(NodeId(1), execution).unwrap();
+        assert!(holders.contains(&NodeId(1)) && !holders.contains(&NodeId(2)), "{holders:?}");
+        // Whoever is asked for that id later would have chosen the same nodes.
+        let elsewhere =
+            NodeId((1..=5).find(|it| !holders.contains(&NodeId(*it)) && *it != 2).unwrap());
+        let instead = nodes.ask(elsewhere, ask(start(&flow, execution, 3)));
+        let mut named = nodes_of(&instead);
+        named.sort_unstable();
+        assert_eq!(named, holders);
+    }
+}
+
+#[test]
+fn a_name_is_one_execution_and_one_input_wherever_it_is_asked_for() {
+    let flow = flow();
+    let mut nodes = defined(1..=4, &flow);
+    let named = |number: u8, input: Value| StartAsk {
+        given: false,
+        name: Some("order-17".to_owned()),
+        input,
+        ..start(&flow, id(number), 2)
+    };
+    let replies: Vec<_> = (1..=4)
+        .map(|node| {
+            start_anywhere(
+                &mut nodes,
+                NodeId(node),
+                &named(u8::try_from(node).unwrap(), Value::Null),
+            )
+        })
+        .collect();
+    let mut ids = BTreeSet::new();
+    for reply in &replies {
+        let Reply::Started { execution, .. } = reply else { panic!("{reply:?}") };
+        ids.insert(*execution);
+    }
+    assert_eq!(ids.len(), 1, "{replies:?}");
+    let other = start_anywhere(&mut nodes, NodeId(3), &named(9, text("another input")));
+    assert!(matches!(other, Reply::Refused(Refusal::Conflict(_))), "{other:?}");
+}
+
+#[test]
+fn the_next_holder_starts_what_the_first_cannot() {
+    let flow = flow();
+    let wanted = start(&flow, id(1), 3);
+    let first = starter(&mut defined(1..=3, &flow), &wanted);
+    let mut nodes = defined(1..=3, &flow);
+    nodes.cut_off(first, true);
+    let others: Vec<NodeId> = (1..=3).map(NodeId).filter(|node| *node != first).collect();
+    for node in &others {
+        assert_eq!(
+            nodes_of(&nodes.ask(*node, ask(wanted.clone())))[0],
+            first,
+            "nobody is missed yet"
+        );
+    }
+    nodes.wait();
+    let replies: Vec<_> =
+        others.iter().map(|node| start_anywhere(&mut nodes, *node, &wanted)).collect();
+    let new = |reply: &&Reply| matches!(reply, Reply::Started { new: true, .. });
+    assert_eq!(replies.iter().filter(new).count(), 1, "{replies:?}");
+}
+
+#[test]
+fn a_start_that_is_asked_for_again_is_not_acknowledged_before_it_has_its_copies() {
+    let flow = flow();
+    let survival = Some(Survival::new(Strategy::Passive, 3));
+    let wanted = StartAsk { survival, ..start(&flow, id(1), 3) };
+    let starter = starter(&mut defined(1..=3, &flow), &wanted);
+    let mut nodes = defined(1..=3, &flow);
+    nodes.cut_off(starter, true);
+    let first = nodes.send(starter, ask(wanted.clone()));
+    let again = nodes.send(starter, ask(wanted));
+    nodes.deliver();
+    assert!(!nodes.replies.contains_key(&(starter, first)));
+    assert!(!nodes.replies.contains_key(&(starter, again)));
+    nodes.cut_off(starter, false);
+    nodes.wait();
+    assert!(matches!(nodes.replies[&(starter, first)], Reply::Started { new: true, .. }));
+    assert!(matches!(nodes.replies[&(starter, again)], Reply::Started { new: false, .. }));
+}
+
+#[test]
+fn the_definition_comes_along_with_the_execution() {
+    let mut nodes = Nodes::of(1..=3);
+    let flow = flow();
+    // Nobody hears of the definition when it is registered.
+    nodes.cut_off(NodeId(1), true);
+    nodes.define(NodeId(1), &flow);
+    nodes.deliver();
+    nodes.wait();
+    nodes.cut_off(NodeId(1), false);
+    nodes.wait();
+    let made = StartAsk { given: false, ..start(&flow, id(1), 3) };
+    let caller = nodes.send(NodeId(1), ask(made));
+    // One way is enough: no node has to ask back.
+    let sent = std::mem::take(&mut nodes.sent);
+    for (from, to, message) in sent {
+        nodes.step(to, Input::Received { from, message });
+    }
+    nodes.sent.clear();
+    let Reply::Started { execution, .. } = nodes.replies[&(NodeId(1), caller)] else { panic!() };
+    for node in [NodeId(2), NodeId(3)] {
+        assert!(nodes.holders(node, execution).is_some(), "{node:?} holds it");
+    }
+}
+
+#[test]
+fn a_node_that_is_told_other_terms_than_it_has_takes_over_those_of_whoever_has_begun() {
+    let flow = flow();
+    // An id whose holders change when the first node joins the others; it then falls to one that did not hold it
+    // before and would not be the first to execute.
+    let found = (1..=250).find_map(|number| {
+        let wanted = start(&flow, id(number), 2);
+        let (mut few, mut many) = (defined(2..=4, &flow), defined(1..=4, &flow));
+        let (before, after) = (starter(&mut few, &wanted), starter(&mut many, &wanted));
+        let held = few.holders(before, id(number)).unwrap();
+        let then = many.holders(after, id(number)).unwrap();
+        let fits = held.iter().any(|node| then.contains(node)) && !held.contains(&after);
+        (fits && then.last() != Some(&after)).then_some((number, before, after, held))
+    });
+    let (number, before, after, held) = found.expect("there is such an id");
+    let wanted = start(&flow, id(number), 2);
+    let mut nodes = defined(2..=4, &flow);
+    nodes.ask(before, ask(wanted.clone()));
+    nodes.join(NodeId(1));
+    nodes.define(NodeId(1), &flow);
+    nodes.deliver();
+    nodes.send(after, ask(wanted));
+    assert!(nodes.holders_here(after, id(number)).is_some_and(|it| it != held), "it began anew");
+    nodes.deliver();
+    assert_eq!(nodes.holders(after, id(number)), None, "and gave it up");
+    for node in held.clone() {
+        assert_eq!(nodes.holders(node, id(number)), Some(held.clone()));
+    }
+}
+
+/// Who starts an execution, of all nodes.
+fn starter(nodes: &mut Nodes, wanted: &StartAsk) -> NodeId {
+    let all: Vec<NodeId> = nodes.engines.keys().copied().collect();
+    let starter = all.into_iter().find(|node| {
+        let caller = nodes.send(*node, ask(wanted.clone()));
+        !matches!(nodes.replies.get(&(*node, caller)), Some(Reply::Refused(_)))
+    });
+    starter.expect("one of them starts it")
+}
