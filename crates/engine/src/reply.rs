@@ -264,6 +264,8 @@ pub struct ClusterStanding {
     pub live: u64,
     /// Executions that this node holds together with others.
     pub held: u64,
+    /// Executions that have not ended and that nobody else holds.
+    pub alone: u64,
     /// Of these, those that it advances.
     pub led: u64,
     /// Of these, those that stand still here for want of votes, or because undoing would cost more

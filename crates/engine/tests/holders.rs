@@ -65,6 +65,9 @@ impl Nodes {
         while engine.has_work() {
             outputs.extend(engine.step(self.now, Input::Turn));
         }
+        // The disk takes everything at once.
+        let durable = engine.position();
+        outputs.extend(engine.step(self.now, Input::Durable(durable)));
         engine.assert_invariants();
         for output in outputs {
             match output.action {

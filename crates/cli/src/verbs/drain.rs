@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use serde_json::{Value as Json, json};
 
 use crate::client::Connection;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::table;
 
 /// How often the node is asked how far it is.
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let share = arguments.connection.talk(async |client| {
         loop {
             let share = client.post(&["v1", "cluster", "drain"], &body).await?;
-            if arguments.undo || led(&share) == 0 || deadline <= Instant::now() {
+            if arguments.undo || count(&share, "led") == 0 || deadline <= Instant::now() {
                 return Ok(share);
             }
             tokio::time::sleep(PAUSE).await;
@@ -51,18 +52,24 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         eprintln!("the node takes part as before");
         return Ok(Exit::Completed);
     }
-    match led(&share) {
+    match count(&share, "led") {
         0 => {
             eprintln!("the node leads nothing any more and can be stopped");
+            match count(&share, "alone") {
+                0 => {}
+                1 => eprintln!("1 execution stays, and goes on when the node is started again"),
+                alone => {
+                    eprintln!("{alone} executions stay, and go on when the node is started again");
+                }
+            }
             Ok(Exit::Completed)
         }
-        led => Err(Failure::usage(format!(
+        led => bail!(
             "the node still leads {led} executions: no other node that holds them can be reached"
-        ))
-        .into()),
+        ),
     }
 }
 
-fn led(share: &Json) -> u64 {
-    share.get("led").and_then(Json::as_u64).unwrap_or(0)
+fn count(share: &Json, name: &str) -> u64 {
+    share.get(name).and_then(Json::as_u64).unwrap_or(0)
 }

@@ -128,6 +128,7 @@ async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> any
     cluster.inspect(Cluster::stop);
     match stopped {
         Stopped::Asked => Ok(Exit::Completed),
+        Stopped::Removed { .. } => Err(stopped.into()),
         stopped => Err(Failure::storage(stopped.to_string()).into()),
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use outlast_lineage::{Digester, NodeId, Time};
+use outlast_lineage::{Digester, ExecutionId, NodeId, Time};
 use outlast_protocols::membership::{
     ADDRESSES_MAX, Change, Input, Member, Membership, Offer, Options, Output, State,
     TEXT_BYTES_MAX, Timer,
@@ -18,6 +18,7 @@ use outlast_protocols::membership::{
 use outlast_protocols::replicas;
 
 use super::custody::Envelope;
+use super::entry::Entry;
 use super::{Engine, Step};
 use crate::{Action, ClusterStanding, MemberStanding, Report};
 
@@ -205,13 +206,14 @@ impl Engine {
     /// The cluster as this node sees it.
     pub(super) fn standing(&mut self) -> ClusterStanding {
         let ids: Vec<_> = self.custodies.iter().copied().collect();
-        let leads = |it: &super::entry::Entry| it.holders().and_then(|it| it.leader);
+        let leads = |it: &Entry| it.holders().and_then(|it| it.leader);
         let me = self.options.node;
         let led =
             ids.iter().filter_map(|id| self.roster.get(*id)).filter(|it| leads(it) == Some(me));
         let led = led.count() as u64;
         let stalled = self.phases().filter(|(_, phase)| phase.why_it_waits().is_some());
         let stalled = stalled.count() as u64;
+        let alone = self.live_alone(&ids);
         let membership = self.gossip.membership.as_ref();
         let members = self.peers.all().map(|node| {
             let peer = membership.and_then(|it| it.peer(node));
@@ -231,9 +233,21 @@ impl Engine {
             since: membership.map(Membership::since),
             live: self.roster.live() as u64,
             held: ids.len() as u64,
+            alone,
             led,
             stalled,
         }
+    }
+
+    /// How many executions that have not ended are held by nobody else.
+    fn live_alone(&self, shared: &[ExecutionId]) -> u64 {
+        let is_live = |id: &ExecutionId| self.roster.get(*id).is_some_and(Entry::is_live);
+        let lost_lines = shared.iter().flat_map(|id| {
+            let lines = self.roster.get(*id).map(Entry::lost_lines).unwrap_or_default();
+            lines.into_iter().map(|line| self.remnant_id(*id, line))
+        });
+        let shared = shared.iter().copied().chain(lost_lines).filter(is_live).count();
+        self.roster.live().saturating_sub(shared) as u64
     }
 }
 

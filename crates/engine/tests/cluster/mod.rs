@@ -199,6 +199,7 @@ impl Cluster {
 fn start_of(program: &Program, id: ExecutionId, survival: Survival) -> Ask {
     Ask::Start(Box::new(StartAsk {
         id,
+        given: false,
         name: None,
         namespace: program.namespace.clone(),
         workflow: program.name.clone(),

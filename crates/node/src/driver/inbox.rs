@@ -42,6 +42,8 @@ pub(crate) enum Message {
     Received(Batch),
     /// These are other nodes.
     PeersMet(BTreeSet<NodeId>),
+    /// The node was removed from its cluster, says another one.
+    ShutOut { by: NodeId },
     /// Someone wants to know what was counted.
     Count(oneshot::Sender<Counts>),
     /// Come to an end.

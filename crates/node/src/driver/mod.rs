@@ -60,6 +60,16 @@ pub enum Stopped {
          lost, start it again when the disk is whole"
     )]
     StorageFailed(Arc<str>),
+    /// Someone removed the node from its cluster.
+    #[error(
+        "this node was removed from its cluster, says node {by:016x}: no member hears it any more, and \
+         its id does not come back; to take part again it needs a new data directory and a new token \
+         (`outlast cluster invite` at a member)"
+    )]
+    Removed {
+        /// The id of the node that says so.
+        by: u64,
+    },
     /// Something that must always hold did not. What is recorded is whole.
     #[error("the node stopped itself because of a mistake in it; start it again")]
     Broken,
@@ -101,6 +111,8 @@ pub(crate) struct Driver {
     alarm: Option<Time>,
     full: bool,
     stopping: bool,
+    /// Who said that this node was removed from its cluster.
+    shut_out_by: Option<NodeId>,
     /// Whether the wall clock was found to have parted from the node's.
     parted: bool,
 }
@@ -116,7 +128,9 @@ impl Driver {
                 break stopped;
             }
             if self.stopping && self.is_settled() {
-                break Stopped::Asked;
+                break self
+                    .shut_out_by
+                    .map_or(Stopped::Asked, |NodeId(by)| Stopped::Removed { by });
             }
         };
         self.inbox.close();
@@ -230,6 +244,10 @@ impl Driver {
             Message::PeersMet(others) => self.step(Input::PeersMet(others)),
             // Whoever no longer wants to know needs no answer.
             Message::Count(reply) => drop(reply.send(self.counts())),
+            Message::ShutOut { by } => {
+                self.shut_out_by = Some(by);
+                self.stopping = true;
+            }
             Message::Stop => {
                 self.stopping = true;
                 self.step(Input::Leaving);

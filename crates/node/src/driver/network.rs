@@ -50,6 +50,9 @@ pub(crate) async fn keep_giving(
 ) {
     let mut arrived = Vec::new();
     while 0 < events.recv_many(&mut arrived, BATCH_MAX).await {
+        if let Some(by) = arrived.iter().find_map(shut_out_by) {
+            inbox.give(Message::ShutOut { by });
+        }
         let messages: Vec<Arrived> =
             arrived.drain(..).filter_map(|event| message_of(event, &relay)).collect();
         if messages.is_empty() {
@@ -72,7 +75,15 @@ fn message_of(event: Event, relay: &Relay) -> Option<Arrived> {
         }
         Event::Received { from, message, room } => Some(Arrived { from, message, room }),
         // Who can be reached is found out by the engine's own heartbeats.
-        Event::Connected { .. } | Event::Disconnected { .. } => None,
+        Event::Connected { .. } | Event::Disconnected { .. } | Event::ShutOut { .. } => None,
+    }
+}
+
+/// Who says that this node was removed, if an event tells of that.
+const fn shut_out_by(event: &Event) -> Option<NodeId> {
+    match event {
+        Event::ShutOut { by } => Some(*by),
+        _ => None,
     }
 }
 

@@ -160,6 +160,7 @@ pub(crate) fn start(
         alarm: None,
         full: false,
         stopping: false,
+        shut_out_by: None,
         parted: false,
     };
     driver.begin(durable, outputs);

@@ -53,6 +53,9 @@ pub(super) struct Share {
     /// undoing would cost more than the budget.
     #[serde(default)]
     stalled: u64,
+    /// Executions there that have not ended and that nobody else holds.
+    #[serde(default)]
+    alone: u64,
     /// Whether it takes no new work.
     draining: bool,
 }
@@ -210,8 +213,8 @@ async fn standing(api: &Api, ask: Ask) -> Result<Box<ClusterStanding>, Problem> 
 
 impl Share {
     const fn of(standing: &ClusterStanding) -> Self {
-        let ClusterStanding { live, held, led, stalled, draining, .. } = *standing;
-        Self { live, held, led, stalled, draining }
+        let ClusterStanding { live, held, led, stalled, alone, draining, .. } = *standing;
+        Self { live, held, led, stalled, alone, draining }
     }
 }
 

@@ -24,6 +24,7 @@ use super::connection::{Connection, prepare};
 use super::frame::{self, FrameError, FrameReader, Kind};
 use super::hello::{BadHello, Hello};
 use super::queue::Queue;
+use super::receive::Unwelcome;
 use super::statistics::PeerCounters;
 use super::{Event, Shared};
 use crate::random;
@@ -57,6 +58,8 @@ enum DialError {
     Hello(#[from] BadHello),
     #[error("it refused: {0}")]
     Refused(String),
+    #[error(transparent)]
+    Unwelcome(Unwelcome),
     #[error("it did not say hello")]
     NoHello,
 }
@@ -76,8 +79,12 @@ pub(super) async fn keep_reaching(shared: Arc<Shared>, peer: Arc<Peer>) {
             }
             Err(error) => {
                 attempts = attempts.saturating_add(1);
-                let (peer, attempts) = (shown(peer.node), attempts);
+                let (by, peer, attempts) = (peer.node, shown(peer.node), attempts);
                 tracing::debug!(peer, attempts, error = %chain(&error), "a peer was not reached");
+                if matches!(error, DialError::Unwelcome(Unwelcome::ShutOut)) {
+                    // Whoever reads events stops the node; if nobody does, nothing is lost.
+                    let _ = shared.events.send(Event::ShutOut { by }).await;
+                }
             }
         }
         let pause = pause(&shared.settings, attempts, u16::from_be_bytes(random::bytes()));
@@ -135,7 +142,13 @@ async fn greet(
             Ok((connection, hello.incarnation))
         }
         Kind::Refused => {
-            Err(DialError::Refused(String::from_utf8_lossy(&frame.payload).into_owned()))
+            let reason = String::from_utf8_lossy(&frame.payload).into_owned();
+            let removed = reason == Unwelcome::ShutOut.to_string();
+            Err(if removed {
+                DialError::Unwelcome(Unwelcome::ShutOut)
+            } else {
+                DialError::Refused(reason)
+            })
         }
         _ => Err(DialError::NoHello),
     }

@@ -82,6 +82,11 @@ pub enum Event {
         /// The peer.
         peer: NodeId,
     },
+    /// A peer does not let this node in: it was removed from the cluster.
+    ShutOut {
+        /// Who says so.
+        by: NodeId,
+    },
 }
 
 /// What became of a message that was given to a transport.

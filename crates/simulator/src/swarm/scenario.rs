@@ -127,7 +127,7 @@ fn draw_flow<'a>(seed: u64, random: &mut Random, flows: &'a [Workload]) -> &'a W
 
 /// How many nodes hold an execution: often all of them, else at least two.
 fn draw_replicas(seed: u64, nodes: usize) -> usize {
-    let mut random = Random::apart(seed, 5);
+    let mut random = Random::apart(seed, 8);
     let all = random.happens(500);
     let fewer = random.between(2, nodes.max(2) as u64);
     if all { nodes } else { usize::try_from(fewer).unwrap_or(nodes) }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
-use outlast_lineage::{ExecutionId, NodeId};
+use outlast_lineage::{Epoch, ExecutionId, NodeId};
 use outlast_protocols::{paxos, replicas, two_phase};
 use outlast_workflow::{Event, Execution};
 
@@ -275,6 +275,21 @@ impl Entry {
         let Some(Custody::Replica(holding)) = &self.custody else { return None };
         let (members, leader) = (holding.terms.members.clone(), holding.replica.leader());
         Some(Holders { members, leader, phase: holding.phase() })
+    }
+
+    /// Whether it has not ended.
+    pub(in crate::engine) const fn is_live(&self) -> bool {
+        !self.condition.is_end()
+    }
+
+    /// The terms of lines of it that were lost here.
+    pub(in crate::engine) fn lost_lines(&self) -> Vec<Epoch> {
+        match &self.custody {
+            Some(Custody::Replica(holding)) => {
+                holding.replica.standing().remnants.keys().copied().collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Whether it is a line that was lost: nobody is shown it as an execution.
