@@ -170,6 +170,29 @@ fn a_second_node_joins_and_both_know_where_the_other_is() {
 }
 
 #[test]
+fn two_nodes_that_move_at_the_same_time_find_each_other_through_a_third() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let (second_data, third_data) =
+        (directory.path().join("second"), directory.path().join("third"));
+    let join = |data: &Path| {
+        let token = first.invite(&[])["token"].as_str().unwrap().to_owned();
+        Node::start_joining(data, &token)
+    };
+    let (second, third) = (join(&second_data), join(&third_data));
+    assert_eq!(second.address_of(&third.id()), third.said["clusterAddress"]);
+    assert_eq!(third.address_of(&second.id()), second.said["clusterAddress"]);
+    let before = [second.said["clusterAddress"].clone(), third.said["clusterAddress"].clone()];
+    drop((second, third));
+
+    // Both come back elsewhere, and what each remembers of the other is wrong.
+    let (second, third) = (Node::start(&second_data, &[]), Node::start(&third_data, &[]));
+    assert!(!before.contains(&second.said["clusterAddress"]), "it listens elsewhere");
+    assert_eq!(second.address_of(&third.id()), third.said["clusterAddress"]);
+    assert_eq!(third.address_of(&second.id()), second.said["clusterAddress"]);
+}
+
+#[test]
 fn a_node_that_worked_alone_keeps_its_id_when_it_joins() {
     let (directory, data) = founded();
     let first = Node::start(&data, &[]);

@@ -410,10 +410,21 @@ impl Client {
                 Goal::Wait(start) if self.home(start) == Some(place) => {
                     self.give_up(index, &mut again);
                 }
+                // An id falls to other nodes when one is replaced: whoever has no answer by then does
+                // not ask again.
+                Goal::Start(start) | Goal::Wait(start) if self.is_unheard_of(start) => {
+                    self.forgiven.insert(self.plan.starts[start].id);
+                    self.give_up(index, &mut again);
+                }
                 _ => {}
             }
         }
         again
+    }
+
+    /// Whether the client was not told that an execution which several nodes hold is started.
+    fn is_unheard_of(&self, start: usize) -> bool {
+        self.home(start).is_none() && !self.acknowledged.contains(&self.plan.starts[start].id)
     }
 
     /// Waits no longer for executions in which something waits for a person; says whether there are any.

@@ -1,5 +1,6 @@
 //! Executions that several real nodes hold: processes, sockets and disks, killed and started again.
 
+mod holders;
 mod nested;
 mod nodes;
 
@@ -179,8 +180,10 @@ fn nodes_learn_of_each_other_and_the_lost_are_removed_everywhere() {
             seen["removed"] == json!([lost]) && state_of(node, &lost).is_none()
         });
     }
-    // Nobody hears it any more, should it come back.
-    cluster.nodes[2].restart(None);
+    // Nobody hears it any more, should it come back, and it is told.
+    let (code, said) = cluster.nodes[2].start_in_vain();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("was removed from its cluster"), "{said}");
     let seen = cluster.nodes[0].said(&["cluster", "status", "--json"]);
     assert_eq!(seen["members"].as_array().map(Vec::len), Some(2), "{seen}");
     let again = cluster.nodes[0].command(&["cluster", "remove", &lost]).output().unwrap();

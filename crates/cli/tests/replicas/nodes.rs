@@ -89,12 +89,15 @@ impl Cluster {
     fn join(&mut self, number: usize) {
         let origin = format!("http://ledger.test={}", self.ledger.uri(""));
         let data = self.directory.path().join(number.to_string());
-        let token = self.nodes.first().map(|first| {
-            let (status, said) = first.ask("POST", "/v1/cluster/invitations", &json!({}));
-            assert_eq!(status, 201, "{said}");
-            said["token"].as_str().unwrap().to_owned()
-        });
+        let token = (!self.nodes.is_empty()).then(|| self.token(0));
         self.nodes.push(Node::start(data, origin, token.as_deref()));
+    }
+
+    /// A token with which one more node may join.
+    pub(crate) fn token(&self, inviter: usize) -> String {
+        let (status, said) = self.nodes[inviter].ask("POST", "/v1/cluster/invitations", &json!({}));
+        assert_eq!(status, 201, "{said}");
+        said["token"].as_str().unwrap().to_owned()
     }
 
     /// Waits until every living node is connected with every other one.
@@ -160,6 +163,32 @@ impl Node {
         let said: Json = serde_json::from_str(&line).unwrap();
         self.id = said["node"].as_str().unwrap().to_owned();
         self.address = said["address"].as_str().unwrap().parse().unwrap();
+    }
+
+    /// Starts it where it is not to stay; says how it ended, and what it said.
+    pub(crate) fn start_in_vain(&self) -> (Option<i32>, String) {
+        let mut command = outlast(&["node", "--no-token"]);
+        command.args(["--listen", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0"]);
+        let mut child =
+            command.arg("--data").arg(&self.data).stderr(Stdio::piped()).spawn().unwrap();
+        let mut ended = None;
+        let in_time = holds_within(PATIENCE, || {
+            ended = child.try_wait().unwrap();
+            ended.is_some()
+        });
+        if !in_time {
+            child.kill().unwrap();
+        }
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        child.wait().unwrap();
+        (ended.and_then(|status| status.code()), said)
+    }
+
+    /// Takes its disk away for good. The node must not run.
+    pub(crate) fn lose_disk(&mut self) {
+        assert!(self.child.is_none(), "it does not run");
+        std::fs::remove_dir_all(&self.data).unwrap();
     }
 
     /// Ends it at once, as a power cut would.

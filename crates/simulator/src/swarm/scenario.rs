@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use outlast_engine::{Strategy, Survival};
+use outlast_engine::{Acknowledge, Strategy, Survival};
 
 use super::Workload;
 use crate::faults::{FaultPlan, aim, generate};
@@ -96,7 +96,9 @@ impl Scenario {
         let least = if strategy == Strategy::None { 1 } else { 2 };
         let drawn = usize::try_from(random.between(least, 5)).unwrap_or(1);
         let nodes = wanted.nodes.unwrap_or(drawn).clamp(1, 64);
-        let replicas = draw_replicas(seed, nodes);
+        // While nodes join, an id may fall to others from one start to the next (docs/simulator.md).
+        let joins = draw_gossip(seed, wanted, nodes);
+        let replicas = if joins { nodes } else { draw_replicas(seed, nodes) };
         let mut survival = draw_survival(&mut random, wanted, strategy, (nodes, replicas));
         survival.budget = draw_budget(seed, wanted, strategy);
         let executions = random.between(1, EXECUTIONS_MAX);
@@ -212,9 +214,7 @@ fn draw_faults(
     if kinds.is_empty() && !all.is_empty() {
         kinds.push(*random.pick(&all));
     }
-    // A start that is asked for again at another node while a lost node is replaced may become two:
-    // known and not mended, so disks of replicas are not lost here (docs/simulator.md).
-    let disks_max = usize::from(!survival.is_replicated());
+    let disks_max = usize::from(!survival.is_replicated() || survives_a_lost_disk(survival));
     let faults_max = random.between(1, 10);
     let mut faults =
         generate(&mut random, &FaultPlan { kinds, nodes, faults_max, window, disks_max });
@@ -222,6 +222,13 @@ fn draw_faults(
     faults.extend(draw_stop(seed, wanted, nodes));
     faults.sort_by_key(|fault| (fault.at, fault.kind));
     faults
+}
+
+/// Whether a disk may be lost for good: a majority is left to decide, and whoever was told that an
+/// execution is started was told by more than one disk.
+fn survives_a_lost_disk(survival: &Survival) -> bool {
+    let copied = survival.acknowledge == Acknowledge::Majority || 2 <= survival.votes;
+    3 <= survival.replicas && copied
 }
 
 /// In every second world of replicas a fault is aimed at a phase of an execution's end, which chance

@@ -1,0 +1,106 @@
+//! Who holds an execution, on real nodes: any node is asked, names meet, and a disk is lost for good.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use outlast_node::fixture::ledger::Verdict;
+use serde_json::{Value as Json, json};
+
+use super::nodes::{Cluster, until};
+use super::{NAP, line, start, verdict};
+
+/// How many executions a node holds together with others.
+fn held(cluster: &Cluster, node: usize) -> Json {
+    let (status, seen) = cluster.nodes[node].ask("GET", "/v1/cluster", &Json::Null);
+    assert_eq!(status, 200, "{seen}");
+    seen["own"]["held"].clone()
+}
+
+#[test]
+fn a_disk_is_lost_for_good_and_one_run_remains_that_everybody_forgets() {
+    const STEPS: usize = 20;
+    let mut cluster = Cluster::of(3);
+    let flow = cluster.file("line.yaml", &line(STEPS));
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(50));
+    let execution = start(&cluster.nodes[0], &flow, &["--survival", "partition-tolerant:3"]);
+    cluster.until_called(5);
+
+    // The first primary dies, and its disk with it. In its place comes a new node.
+    let lost = cluster.nodes[2].id.clone();
+    cluster.nodes[2].kill();
+    cluster.nodes[2].lose_disk();
+    let token = cluster.token(0);
+    cluster.nodes[2].restart(Some(&token));
+    assert_ne!(cluster.nodes[2].id, lost, "who lost its disk is another one");
+    for node in &cluster.nodes {
+        assert_eq!(node.end_of(&execution), "completed");
+    }
+
+    // It is waited for until someone says that it does not come back; then it is forgotten.
+    let waits = [0, 1].iter().any(|node| held(&cluster, *node) != json!(0));
+    assert!(waits, "nobody forgets what a node may still have to undo");
+    let removed = cluster.nodes[1].command(&["cluster", "remove", &lost]).output().unwrap();
+    assert!(removed.status.success(), "{removed:?}");
+    for node in 0..3 {
+        until("everybody has forgotten it", || held(&cluster, node) == json!(0));
+    }
+    assert_eq!(verdict(STEPS, 1, &cluster.entries()), Verdict::Complete);
+
+    // What is started from now on has three copies again.
+    let nap = cluster.file("nap.yaml", NAP);
+    let next = start(&cluster.nodes[0], &nap, &["--survival", "passive:3"]);
+    let shown = cluster.nodes[1].said(&["show", &next, "--json"]);
+    let nodes: BTreeSet<&str> =
+        shown["nodes"].as_array().unwrap().iter().filter_map(Json::as_str).collect();
+    let all: BTreeSet<&str> = cluster.nodes.iter().map(|node| node.id.as_str()).collect();
+    assert_eq!(nodes, all, "{shown}");
+}
+
+#[test]
+fn one_id_or_name_that_is_asked_for_everywhere_at_once_is_one_execution() {
+    let cluster = Cluster::of(4);
+    let nap = cluster.file("nap.yaml", NAP);
+    // So that all know the definition.
+    start(&cluster.nodes[0], &nap, &["--survival", "passive:2"]);
+    let id = "0197a1b2-0000-7000-8000-00000000002a";
+    for named in [json!({ "name": "order-17" }), json!({ "id": id })] {
+        let mut body = json!({ "namespace": "test", "workflow": "nap", "survival": "passive:2" });
+        body.as_object_mut().unwrap().extend(named.as_object().unwrap().clone());
+        let started: Vec<(u16, Json)> = thread::scope(|scope| {
+            let asked: Vec<_> = cluster
+                .nodes
+                .iter()
+                .map(|node| scope.spawn(|| node.ask("POST", "/v1/executions", &body)))
+                .collect();
+            asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        });
+        let ids: BTreeSet<&str> =
+            started.iter().filter_map(|(_, said)| said["execution"].as_str()).collect();
+        assert_eq!(ids.len(), 1, "{started:?}");
+        assert!(started.iter().all(|(status, _)| [200, 201].contains(status)), "{started:?}");
+        let new = started.iter().filter(|(status, _)| *status == 201).count();
+        assert_eq!(new, 1, "{started:?}");
+
+        // Something else under the same id or name is refused, wherever that is asked for.
+        body["input"] = json!({ "something": "else" });
+        for node in &cluster.nodes {
+            let (status, said) = node.ask("POST", "/v1/executions", &body);
+            assert_eq!(status, 409, "{said}");
+        }
+    }
+}
+
+#[test]
+fn an_execution_that_one_node_holds_stays_through_drain_and_restart() {
+    let mut cluster = Cluster::of(2);
+    let nap = cluster.file("nap.yaml", NAP);
+    let alone = start(&cluster.nodes[0], &nap, &[]);
+    let drained = cluster.nodes[0].command(&["drain"]).output().unwrap();
+    let said = String::from_utf8_lossy(&drained.stderr).into_owned();
+    assert!(drained.status.success(), "{said}");
+    assert!(said.contains("1 execution stays"), "{said}");
+    cluster.nodes[0].stop();
+    cluster.nodes[0].restart(None);
+    let shown = cluster.nodes[0].said(&["show", &alone, "--json"]);
+    assert_eq!(shown["condition"], "waiting", "{shown}");
+}
