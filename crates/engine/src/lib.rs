@@ -21,7 +21,7 @@ pub use options::{EngineOptions, Limits, Quota, Retention};
 pub use output::{Action, Output, Report, Subject};
 pub use phase::Phase;
 pub use record::{
-    Advanced, Custodial, Definition, Parent, Position, Publication, Record, RecordError,
+    Advanced, Custodial, Definition, Origin, Parent, Position, Publication, Record, RecordError,
     RecordKind, Sent, ShardId, Started,
 };
 pub use reply::{

@@ -6,7 +6,7 @@
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use outlast_expressions::{Value, value};
-use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
+use outlast_lineage::{Digest, Digester, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{paxos, replicas};
 use outlast_workflow::{Delta, Happening, Ticket};
 
@@ -269,6 +269,55 @@ pub struct Publication {
     /// The CloudEvent object.
     #[cbor(n(3), with = "value::codec")]
     pub event: Value,
+    /// Who took it in first, if that was another node.
+    #[n(4)]
+    pub origin: Option<Origin>,
+}
+
+/// Who took an event in first, and under which number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct Origin {
+    /// The node.
+    #[n(0)]
+    pub node: NodeId,
+    /// The number of the event there.
+    #[n(1)]
+    pub number: u64,
+}
+
+impl Publication {
+    /// Who took it in first; that is this node unless it says otherwise.
+    pub(crate) fn origin_at(&self, here: NodeId) -> Origin {
+        self.origin.unwrap_or(Origin { node: here, number: self.number })
+    }
+
+    /// Whether it can be told from others by its own id.
+    pub(crate) fn has_id(&self) -> bool {
+        self.id().is_some()
+    }
+
+    fn id(&self) -> Option<&str> {
+        value::get(&self.event, "id").and_then(value::as_str).filter(|id| !id.is_empty())
+    }
+
+    /// What the event is, the same on every node: by its source, type and id, or, without an id, by who
+    /// took it in.
+    pub(crate) fn identity(&self, here: NodeId) -> u64 {
+        let to = self.to.map_or([0; 16], |execution| *execution.as_bytes());
+        let digester = match self.id() {
+            Some(id) => {
+                let text = |name| value::get(&self.event, name).and_then(value::as_str);
+                let [source, kind] = ["source", "type"].map(|name| text(name).unwrap_or_default());
+                let digester = Digester::new("event").field(source.as_bytes());
+                digester.field(kind.as_bytes()).field(id.as_bytes())
+            }
+            None => {
+                let Origin { node, number } = self.origin_at(here);
+                Digester::new("event without id").number(node.0).number(number)
+            }
+        };
+        digester.field(&to).finish().short()
+    }
 }
 
 /// The bytes are not a record that this release can read.

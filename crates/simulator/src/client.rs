@@ -205,6 +205,8 @@ impl Client {
     pub(crate) fn place_of(&self, wish: usize) -> Option<usize> {
         match self.wishes[wish].goal {
             Goal::Define { place, .. } | Goal::Show { place, .. } => Some(place),
+            // Whoever holds an execution with others hears of it from any of them.
+            Goal::Publish(_) if self.homes.iter().all(Option::is_none) => None,
             Goal::Publish(_) => Some(0),
             Goal::Start(start) | Goal::Wait(start) => self.home(start),
         }

@@ -132,3 +132,17 @@ fn a_start_that_was_acknowledged_and_is_lost_is_noticed() {
     let finding = checkers::every_node_says_the_same(&world).unwrap_err();
     assert!(finding.contains("no node knows"), "{finding}");
 }
+
+#[test]
+fn an_event_that_two_lines_tell_differently_is_noticed() {
+    let (_, mut world) = at_rest();
+    let event = |data: i64| {
+        let text = value::string;
+        value::object([("source", text("s")), ("id", text("i")), ("data", value::integer(data))])
+    };
+    world.hears(&event(1));
+    world.hears(&event(1));
+    assert_eq!(world.finding(), None, "it is heard on every node");
+    world.hears(&event(2));
+    assert_eq!(world.finding(), Some("the event \"s\" \"i\" says 1 and 2"));
+}

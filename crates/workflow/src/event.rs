@@ -53,7 +53,8 @@ pub enum Event {
     TimerFired(Ticket),
     /// A CloudEvent came in that a subscription of this execution may want.
     Arrived {
-        /// The number the engine gave the event; an execution consumes a number at most once.
+        /// The number the engine gave the event, or, where several nodes hold the execution, one that
+        /// follows from what the event is; an execution consumes a number at most once.
         number: u64,
         /// The event, as a CloudEvent object.
         event: Value,
@@ -65,6 +66,8 @@ pub enum Event {
         /// How.
         outcome: Outcome,
     },
+    /// An emitted event, by its number in the outbox, has left.
+    Released(u64),
     /// Fuel was spent; go on.
     Continue,
     /// Someone asked to stop.
@@ -148,4 +151,7 @@ pub struct Start {
     pub salt: [u8; 16],
     /// Whether it must stay able to be rolled back after it completed: it is someone's child.
     pub keep_plan: bool,
+    /// Whether several nodes hold it: then what it emits leaves only when it is released
+    /// (`Execution::outbox`), and it tells events by what they are.
+    pub shared: bool,
 }

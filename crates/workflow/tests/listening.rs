@@ -275,7 +275,7 @@ fn every_listener_of_a_run_hears_an_event() {
 
 fn emit() -> Node {
     let event = value::object([("type", value::string("said")), ("data", value::integer(1))]);
-    Node::Task(Box::new(task("emit", "/emit", Kind::Emit(Template::Literal(event)))))
+    Node::Task(Box::new(task("tell", "/tell", Kind::Emit(Template::Literal(event)))))
 }
 
 fn published(world: &World) -> Vec<Value> {
@@ -305,4 +305,60 @@ fn an_event_that_is_published_again_after_a_restart_has_the_same_id() {
     world.restart();
     assert_eq!(published(&world), first);
     assert!(value::get(&first[0], "id").is_some());
+}
+
+/// A task that emits an event of a type.
+fn tell(kind: &str) -> Node {
+    let event = value::object([("type", value::string(kind))]);
+    Node::Task(Box::new(task("tell", "/tell", Kind::Emit(Template::Literal(event)))))
+}
+
+fn shared(root: Node) -> World {
+    let program = Arc::new(bare_program("shared", root, OnFault::Leave));
+    World::start_shared(&program, value::object([]), 1)
+}
+
+#[test]
+fn a_run_that_several_nodes_hold_goes_on_while_its_events_wait_to_leave() {
+    let mut world = shared(Sequence(vec![tell("a"), tell("b"), Plain("after")]));
+    assert_eq!(world.open.len(), 1, "only the call is open: {:?}", world.open);
+    let numbers: Vec<u64> = world.execution.outbox().map(|emitted| emitted.number).collect();
+    assert_eq!(numbers, [0, 1]);
+    let first = world.execution.outgoing_event(0).expect("it waits");
+    assert_eq!(value::get(&first, "type").and_then(value::as_str), Some("a"));
+    assert!(value::get(&first, "id").is_some(), "it has an id of its own");
+    world.happen(Event::Released(0));
+    assert!(world.execution.outgoing_event(0).is_none());
+    let again = world.happen(Event::Released(0));
+    assert!(again.delta.is_empty(), "it has left before");
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+    assert_eq!(world.execution.outbox().count(), 1, "the end does not wait either");
+}
+
+#[test]
+fn two_lines_emit_the_same_event() {
+    let root = || Sequence(vec![Plain("before"), tell("a"), Plain("after")]);
+    let (mut one, mut other) = (shared(root()), shared(root()));
+    other.take_over(2);
+    for world in [&mut one, &mut other] {
+        world.step();
+    }
+    let event = one.execution.outgoing_event(0);
+    let id = |event: &Option<Value>| value::get(event.as_ref()?, "id").cloned();
+    assert!(event.is_some());
+    assert_eq!(id(&event), id(&other.execution.outgoing_event(0)));
+}
+
+#[test]
+fn a_run_that_several_nodes_hold_consumes_an_event_once_in_whatever_order() {
+    let any = || listen(EventStrategy::One(filter("wanted")));
+    let mut world = shared(Sequence(vec![any(), any(), Set(".")]));
+    arrive(&mut world, 900, "wanted", "1");
+    arrive(&mut world, 900, "wanted", "1");
+    assert!(world.ended.is_none(), "it was the same event");
+    world.restart();
+    arrive(&mut world, 900, "wanted", "1");
+    assert!(world.ended.is_none(), "it is known after a restart");
+    arrive(&mut world, 3, "wanted", "2");
+    assert_eq!(output(&world), "[2]");
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_expressions::Value;
-use outlast_lineage::{ExecutionId, Time};
+use outlast_lineage::{ExecutionId, NodeId, Time};
 
 use super::entry::Subscription;
 use super::sizes;
@@ -32,6 +32,8 @@ pub(super) struct Events {
     lagging: BTreeSet<(u64, ExecutionId)>,
     /// Numbers of events not yet announced to all their listeners.
     spreading: BTreeSet<u64>,
+    /// The numbers of events, by what they are on every node.
+    identities: BTreeMap<u64, u64>,
     /// The number of the next event.
     pub(super) next: u64,
 }
@@ -41,6 +43,7 @@ struct Buffered {
     publication: Publication,
     kind: String,
     bytes: usize,
+    identity: u64,
 }
 
 impl Events {
@@ -54,8 +57,11 @@ impl Events {
         sizes::member(event, "type").and_then(sizes::text)
     }
 
-    pub(super) fn insert(&mut self, publication: Publication) {
+    /// Takes in a recorded event, at a node.
+    pub(super) fn insert(&mut self, publication: Publication, here: NodeId) {
         let number = publication.number;
+        let identity = publication.identity(here);
+        self.identities.insert(identity, number);
         let kind = Self::kind(&publication.event).unwrap_or_default();
         let bytes = sizes::bytes_of(&publication.event);
         match publication.to {
@@ -67,7 +73,7 @@ impl Events {
         }
         self.bytes += bytes;
         self.next = self.next.max(number + 1);
-        self.buffer.insert(number, Buffered { publication, kind, bytes });
+        self.buffer.insert(number, Buffered { publication, kind, bytes, identity });
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Publication> {
@@ -76,6 +82,21 @@ impl Events {
 
     pub(super) fn kind_of(&self, number: u64) -> Option<&str> {
         self.buffer.get(&number).map(|buffered| buffered.kind.as_str())
+    }
+
+    /// The number of an event, by what it is on every node.
+    pub(super) fn number_of(&self, identity: u64) -> Option<u64> {
+        self.identities.get(&identity).copied()
+    }
+
+    /// What an event is on every node.
+    pub(super) fn identity_of(&self, number: u64) -> Option<u64> {
+        self.buffer.get(&number).map(|buffered| buffered.identity)
+    }
+
+    /// All events, and which execution each is for if it is for one.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = (u64, Option<ExecutionId>)> {
+        self.buffer.iter().map(|(number, buffered)| (*number, buffered.publication.to))
     }
 
     /// The number of the next event that one of these subscriptions has not been shown.
@@ -211,6 +232,9 @@ impl Events {
     fn remove(&mut self, number: u64) {
         let Some(gone) = self.buffer.remove(&number) else { return };
         self.bytes -= gone.bytes;
+        if self.identities.get(&gone.identity) == Some(&number) {
+            self.identities.remove(&gone.identity);
+        }
         match gone.publication.to {
             Some(execution) => drop(self.directed.remove(&(execution, number))),
             None => {
@@ -240,5 +264,6 @@ impl Events {
         assert_eq!(self.by_type.values().map(BTreeSet::len).sum::<usize>(), self.broadcast.len());
         assert_eq!(self.bytes, self.buffer.values().map(|event| event.bytes).sum::<usize>());
         assert!(self.buffer.keys().all(|number| *number < self.next), "numbers rise");
+        assert!(self.identities.values().all(|number| self.buffer.contains_key(number)));
     }
 }

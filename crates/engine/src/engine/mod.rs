@@ -25,6 +25,7 @@ mod routing;
 mod running;
 mod sizes;
 mod snapshots;
+mod spreading;
 mod starting;
 mod stored;
 mod waiters;
@@ -53,6 +54,7 @@ use retention::Tombstones;
 use roster::Roster;
 use running::Cause;
 use snapshots::Unsaved;
+use spreading::Spreading;
 use waiters::Waiters;
 
 /// How many timers one ring of the alarm puts into the queue; more are put there by the next.
@@ -75,6 +77,7 @@ pub struct Engine {
     roster: Roster,
     tombstones: Tombstones,
     events: Events,
+    spreading: Spreading,
     timers: BTreeSet<(Time, ExecutionId, Ticket)>,
     work: FairQueue<Work>,
     /// The line of the engine's own work.
@@ -119,6 +122,8 @@ enum Work {
     Spread { number: u64, after: Option<ExecutionId> },
     /// Take in an event that an execution publishes, and tell it so.
     Publish { execution: ExecutionId, ticket: Ticket, event: Value },
+    /// Have an event of an outbox leave.
+    Release { execution: ExecutionId, number: u64 },
     /// Start a child.
     StartChild(Box<children::ChildStart>),
     /// Roll a child back.
@@ -269,6 +274,7 @@ impl Engine {
             Work::Publish { execution, ticket, event } => {
                 self.publish_for(step, execution, ticket, event);
             }
+            Work::Release { execution, number } => self.release_event(step, execution, number),
             Work::StartChild(start) => self.start_child(step, *start),
             Work::CompensateChild { parent, ticket, child } => {
                 self.compensate_child(step, parent, ticket, child);

@@ -20,6 +20,7 @@ use super::queue::FairQueue;
 use super::retention::Tombstones;
 use super::roster::Roster;
 use super::snapshots::{Content, Snapshot, Unsaved, is_indexed};
+use super::spreading::Spreading;
 use super::waiters::Waiters;
 use super::{Engine, Step, Work};
 use crate::{
@@ -123,6 +124,7 @@ impl Engine {
             roster: Roster::default(),
             tombstones: Tombstones::default(),
             events: Events::new(),
+            spreading: Spreading::default(),
             timers: BTreeSet::new(),
             work: FairQueue::new(),
             own_line: Arc::from(""),
@@ -171,7 +173,10 @@ impl Recovery<'_> {
                     }
                 }
                 Content::Tombstone { id, tombstone } => self.keep_tombstone(id, tombstone),
-                Content::Event(publication) => self.engine.events.insert(publication),
+                Content::Event(publication) => {
+                    let here = self.engine.options.node;
+                    self.engine.events.insert(publication, here);
+                }
             }
         }
         early.into_iter().try_for_each(|(id, header)| self.hold(id, *header))
@@ -216,7 +221,8 @@ impl Recovery<'_> {
             condition: header.condition,
             position: header.position,
             timers: header.timers,
-            subscriptions: header.subscriptions,
+            // Whoever leads listens, and nobody does yet.
+            subscriptions: if in_others_hands { Vec::new() } else { header.subscriptions },
             cancel_wanted: header.cancel_wanted,
             held: header.held,
             parked: header.parked,
@@ -392,7 +398,8 @@ impl Recovery<'_> {
         self.engine.unsaved.mark(Subject::Node, position);
         if !self.is_saved(subject, position) {
             self.engine.unsaved.mark(subject, position);
-            self.engine.events.insert(publication);
+            let here = self.engine.options.node;
+            self.engine.events.insert(publication, here);
         }
     }
 

@@ -4,6 +4,7 @@ use outlast_expressions::Value;
 use outlast_lineage::{ExecutionId, Time};
 use outlast_workflow::{Answer, Event, Ticket};
 
+use super::custody::Custody;
 use super::entry::Subscription;
 use super::events::Events;
 use super::{Cause, Engine, Step, Work, sizes};
@@ -23,6 +24,11 @@ impl Engine {
     ) -> Result<(), Refusal> {
         self.check_event(&event)?;
         let publication = self.numbered(step.now, to, event);
+        if let Some(number) = self.events.number_of(publication.identity(self.options.node)) {
+            // The same event, sent again.
+            step.reply(Some(self.position), caller, Reply::EventTaken { number });
+            return Ok(());
+        }
         let number = publication.number;
         let (position, kind) = self.record(step, RecordKind::EventTaken(publication));
         let RecordKind::EventTaken(publication) = kind else { unreachable!("it was just made") };
@@ -31,7 +37,7 @@ impl Engine {
         Ok(())
     }
 
-    fn check_event(&self, event: &Value) -> Result<(), Refusal> {
+    pub(super) fn check_event(&self, event: &Value) -> Result<(), Refusal> {
         if Events::kind(event).is_none_or(|kind| kind.is_empty()) {
             let reason = "an event is a CloudEvent object with a text as its `type`";
             return Err(Refusal::Invalid(reason.to_owned()));
@@ -48,7 +54,7 @@ impl Engine {
     }
 
     fn numbered(&self, time: Time, to: Option<ExecutionId>, event: Value) -> Publication {
-        Publication { number: self.events.next, time, to, event }
+        Publication { number: self.events.next, time, to, event, origin: None }
     }
 
     /// Takes in an event that an execution publishes. The record that holds the event also says
@@ -80,7 +86,8 @@ impl Engine {
         }
         self.unsaved.mark(Subject::Event(number), position);
         self.unsaved.mark(Subject::Node, position);
-        self.events.insert(publication);
+        self.events.insert(publication, self.options.node);
+        self.share_event(step, position, number);
         self.events.spread_begun(number);
         self.queue_own(Work::Spread { number, after: None });
         self.drop_old_events(step);
@@ -127,7 +134,11 @@ impl Engine {
         let Some(number) = self.events.next_for(execution, &entry.subscriptions) else { return };
         let publication = self.events.get(number).expect("it was found in the buffer");
         let kind = self.events.kind_of(number).unwrap_or_default();
-        let event = Event::Arrived { number, event: publication.event.clone() };
+        // Another node may go on from here: there the event has another number.
+        let shared = matches!(entry.custody, Some(Custody::Replica(_)));
+        let identity = self.events.identity_of(number).filter(|_| shared);
+        let told = identity.unwrap_or(number);
+        let event = Event::Arrived { number: told, event: publication.event.clone() };
         for subscription in &mut entry.subscriptions {
             if subscription.next <= number && subscription.wants(kind) {
                 subscription.next = number + 1;

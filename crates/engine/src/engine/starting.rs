@@ -229,7 +229,7 @@ impl Engine {
     ) -> Position {
         let NewExecution { id, name, input, digest, salt, parent } = new;
         let keep_plan = parent.is_some_and(|parent| parent.waits);
-        let start = Start { id, input, salt, keep_plan };
+        let start = Start { id, input, salt, keep_plan, shared: false };
         let (execution, advance) = Execution::start(&defined.program, start, self.author, step.now);
         let state = encode_state(&execution);
         let weight = state.len();

@@ -110,6 +110,9 @@ impl Cluster {
                 }
                 node.step(Input::Turn);
             }
+            // A disk that takes nothing for long is one that stands still.
+            let position = node.engine.position();
+            node.step(Input::Durable(position));
         }
     }
 

@@ -19,9 +19,15 @@ const FLOWS: [&str; 4] = [
     include_str!("../flows/pivot.yaml"),
 ];
 
-/// Flows that run others, each with what it runs. Drawn apart from the first ones.
-const NESTED: [(&str, &[&str]); 1] =
-    [(include_str!("../flows/tour.yaml"), &[include_str!("../flows/stay.yaml")])];
+/// Flows that run others, listen or emit, each with what it runs. Drawn apart from the first ones.
+const NESTED: [(&str, &[&str]); 3] = [
+    (include_str!("../flows/tour.yaml"), &[include_str!("../flows/stay.yaml")]),
+    (include_str!("../flows/news.yaml"), &[]),
+    (include_str!("../flows/echo.yaml"), &[]),
+];
+
+/// The types of the events that are published in a world, whoever listens for them.
+const EVENTS: [&str; 3] = ["news.evening", "news.noise", "news.morning"];
 
 /// A flow to be run.
 #[derive(Clone, Debug)]
@@ -38,6 +44,8 @@ pub struct Workload {
     pub keyless: bool,
     /// The workflows that it runs.
     pub others: Vec<(Arc<Program>, Arc<str>)>,
+    /// Whether it listens for events from outside.
+    pub listens: bool,
     /// Whether it came later, and is drawn so that earlier seeds are what they were.
     pub late: bool,
 }
@@ -52,6 +60,7 @@ impl Workload {
             input,
             keyless: false,
             others: Vec::new(),
+            listens: false,
             late: false,
         }
     }
@@ -74,7 +83,8 @@ impl Workload {
         };
         let (program, text): (_, Arc<str>) = compiled(text);
         let others = others.iter().map(|text| compiled(text)).collect();
-        Self { keyless, others, ..Self::new(program, &text, value::object([])) }
+        let listens = program.name.starts_with("news");
+        Self { keyless, others, listens, ..Self::new(program, &text, value::object([])) }
     }
 
     /// A plan that starts it so many times, each after a delay.
@@ -95,9 +105,17 @@ impl Workload {
                 .chain(self.others.iter().cloned())
                 .collect(),
             starts: delays.iter().enumerate().map(start).collect(),
-            events: Vec::new(),
+            events: if self.listens { EVENTS.map(event).to_vec() } else { Vec::new() },
         }
     }
+}
+
+/// An event from outside.
+fn event(kind: &str) -> Value {
+    let text = value::string;
+    let data = value::object([("says", text(kind))]);
+    let source = text("http://world.example/outside");
+    value::object([("type", text(kind)), ("id", text(kind)), ("source", source), ("data", data)])
 }
 
 /// The same flow, saying that its services know no keys.
@@ -107,7 +125,7 @@ fn without_keys(text: &str) -> String {
         let said = format!("class: {class}");
         keyless = keyless.replace(&said, &format!("idempotency: {{ none: true }}, {said}"));
     }
-    for name in ["line", "trip", "rollback", "pivot", "tour", "stay"] {
+    for name in ["line", "trip", "rollback", "pivot", "tour", "stay", "news", "echo"] {
         keyless =
             keyless.replace(&format!("  name: {name}\n"), &format!("  name: {name}-keyless\n"));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use outlast_engine::{Action, Caller, Input, Phase, Reply, Report};
-use outlast_expressions::{Filter, Value};
+use outlast_expressions::{Filter, Value, value};
 use outlast_lineage::NodeId;
 use outlast_workflow::{EvaluationRequest, Request};
 
@@ -112,8 +112,23 @@ impl World {
         if let (Some(Situation::Parked), Report::Happened { execution, .. }) = (situation, report) {
             self.parked.insert(*execution);
         }
+        if let Report::Published { event, .. } = report {
+            self.hears(event);
+        }
         if self.options.learns {
             self.learn(report);
+        }
+    }
+
+    /// Some node has taken an event in. Lines that compete emit the same event with what each of them
+    /// knows: only one of them may be heard.
+    pub fn hears(&mut self, event: &Value) {
+        let attribute = |name| value::get(event, name).map(value::to_text).unwrap_or_default();
+        let (name, data) = (attribute("source") + " " + &attribute("id"), attribute("data"));
+        let told = self.told.entry(name.clone()).or_insert_with(|| data.clone());
+        if *told != data {
+            let finding = format!("the event {name} says {told} and {data}");
+            self.found(finding);
         }
     }
 

@@ -74,6 +74,8 @@ pub struct World {
     pub(crate) standings: Vec<Option<Box<ClusterStanding>>>,
     /// Executions in which something waits for a person.
     parked: BTreeSet<ExecutionId>,
+    /// What each event says, by its source and id.
+    told: BTreeMap<String, String>,
     /// The names of what can be undone, as far as it was done.
     undoable: BTreeSet<String>,
     /// The keys of calls that can be undone.
@@ -125,6 +127,7 @@ impl World {
             disks_lost: 0,
             standings: vec![None; options.nodes],
             parked: BTreeSet::new(),
+            told: BTreeMap::new(),
             undoable: BTreeSet::new(),
             undoable_keys: BTreeSet::new(),
             pivots: BTreeSet::new(),

@@ -94,6 +94,7 @@ impl Execution {
             large: LargeValues::default(),
             consumed: self.consumed.clone(),
             passed: self.passed,
+            exchange: self.exchange.as_ref().map(|exchange| Box::new(exchange.part())),
         };
         for (id, effect) in self.ledger.iter().filter(|(id, _)| branches.contains(&id.branch)) {
             part.ledger.record(*id, effect.clone());
@@ -149,6 +150,11 @@ impl Execution {
         for number in remote.consumed.difference(&self.consumed.clone()) {
             self.consumed.insert(*number);
             touched.consumed.push(*number);
+        }
+        if let (Some(exchange), Some(part)) = (&mut self.exchange, &remote.exchange) {
+            let news = exchange.news_of(part);
+            exchange.apply(&news);
+            touched.exchange.extend(news);
         }
     }
 }

@@ -10,6 +10,7 @@ use outlast_lineage::{BranchId, Digest, Effect, EffectId};
 
 use super::branch::{Branch, BranchPatch};
 use super::datum::{Datum, Large};
+use super::exchange::ExchangePatch;
 use super::join::{Counts, Join, JoinId, Slot};
 use super::plan::{Plan, PlanEntry, PlanId};
 use super::{Execution, Head};
@@ -41,6 +42,8 @@ pub struct Delta {
     pub(crate) consumed: Vec<u64>,
     #[n(11)]
     pub(crate) passed: u64,
+    #[n(12)]
+    pub(crate) exchange: Option<ExchangePatch>,
 }
 
 impl Delta {
@@ -57,6 +60,7 @@ impl Delta {
             && self.removed.is_empty()
             && self.head.is_none()
             && self.consumed.is_empty()
+            && self.exchange.is_none()
     }
 }
 
@@ -90,6 +94,7 @@ pub(crate) struct Touched {
     pub(crate) joins: BTreeSet<JoinId>,
     pub(crate) effects: BTreeSet<EffectId>,
     pub(crate) consumed: Vec<u64>,
+    pub(crate) exchange: ExchangePatch,
     pub(crate) head: bool,
 }
 
@@ -102,6 +107,7 @@ impl Execution {
             removed,
             head: touched.head.then(|| self.head.clone()),
             consumed: touched.consumed,
+            exchange: Some(touched.exchange).filter(|patch| !patch.is_empty()),
             passed: self.passed,
             ..Delta::default()
         };
@@ -167,6 +173,9 @@ impl Execution {
         }
         if let Some(head) = &delta.head {
             self.head = head.clone();
+        }
+        if let (Some(exchange), Some(patch)) = (&mut self.exchange, &delta.exchange) {
+            exchange.apply(patch);
         }
         self.consumed.extend(delta.consumed.iter().copied());
         self.forget_consumed_before(delta.passed);

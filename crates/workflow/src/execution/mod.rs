@@ -9,6 +9,7 @@ mod branch;
 mod cut;
 mod datum;
 mod delta;
+mod exchange;
 mod frame;
 mod join;
 mod plan;
@@ -23,13 +24,14 @@ pub(crate) use branch::{Birth, Branch, BranchState, Nested};
 pub(crate) use datum::{Datum, LargeValues};
 pub use delta::Delta;
 pub(crate) use delta::Touched;
+pub(crate) use exchange::{Exchange, ExchangePatch, Outgoing};
 pub(crate) use frame::{
     Activity, Alarm, Calling, Compensating, Evaluating, Failure, Frame, ItemPhase, Listening, Path,
     TryStage, Trying, Undoing,
 };
 pub(crate) use join::{Join, JoinId, Slot};
 pub(crate) use plan::{Plan, PlanEntry, PlanId};
-pub use questions::{Parked, Status, TaskProgress, Withdrawal};
+pub use questions::{Emitted, Parked, Status, TaskProgress, Withdrawal};
 
 use crate::{Command, EffectNote, Fault, Happening, Outcome};
 
@@ -69,6 +71,9 @@ pub struct Execution {
     pub(crate) consumed: BTreeSet<u64>,
     #[n(13)]
     pub(crate) passed: u64,
+    /// Its events, if several nodes hold it.
+    #[n(14)]
+    pub(crate) exchange: Option<Box<Exchange>>,
 }
 
 /// The parts of an execution that are so small that they travel whole.

@@ -63,6 +63,17 @@ pub enum TaskProgress {
     Failed,
 }
 
+/// An event that was emitted and has not left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Emitted {
+    /// Its number in the outbox.
+    pub number: u64,
+    /// When it was emitted, on the clock of whoever did.
+    pub emitted: Time,
+    /// Whether it may leave before it is decided that its line counts.
+    pub at_once: bool,
+}
+
 impl Execution {
     /// The id.
     pub const fn id(&self) -> ExecutionId {
@@ -160,6 +171,22 @@ impl Execution {
         tasks
     }
 
+    /// Events that were emitted and have not left, oldest first.
+    pub fn outbox(&self) -> impl Iterator<Item = Emitted> {
+        self.exchange.iter().flat_map(|exchange| exchange.outbox()).map(|outgoing| Emitted {
+            number: outgoing.number,
+            emitted: outgoing.emitted,
+            at_once: outgoing.at_once,
+        })
+    }
+
+    /// An event that was emitted and has not left.
+    pub fn outgoing_event(&self, number: u64) -> Option<Value> {
+        let mut outbox = self.exchange.as_ref()?.outbox();
+        let outgoing = outbox.find(|outgoing| outgoing.number == number)?;
+        Some(self.large.value(&outgoing.event))
+    }
+
     /// How much it would cost to roll back everything done so far, by the captured costs.
     pub fn undo_cost(&self) -> f64 {
         let plans = self.plans.values();
@@ -181,6 +208,8 @@ impl Execution {
     pub(crate) fn named_large_values(&self) -> BTreeSet<Digest> {
         let mut names = Names(BTreeSet::new());
         names.datum(&self.input);
+        let outbox = self.exchange.iter().flat_map(|exchange| exchange.outbox());
+        outbox.for_each(|outgoing| names.datum(&outgoing.event));
         for branch in self.branches.values() {
             names.branch(branch);
         }

@@ -1,11 +1,12 @@
-//! Events: `emit` publishes them, `listen` waits for them.
+//! Events that are waited for: `listen`.
 
 use outlast_expressions::{Value, value};
-use outlast_lineage::Digester;
 
 use super::evaluation::{Sight, evaluated};
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, Datum, ItemPhase, JoinId, Listening, Slot};
+use crate::execution::{
+    Activity, Branch, Datum, ExchangePatch, ItemPhase, JoinId, Listening, Slot,
+};
 use crate::program::{
     EventFilter, EventStrategy, Kind, ListenEach, ReadMode, Template, Transform, Until,
 };
@@ -15,54 +16,6 @@ use crate::{Command, Fault, FaultKind, Happening};
 const QUEUE_MAX: usize = 4096;
 
 impl Machine<'_> {
-    pub(super) fn begin_emit(&mut self, branch: &mut Branch, template: &Template) -> Turn {
-        let sight = Sight::from_top(branch, self.value(branch.data()));
-        let given = evaluated!(self, branch, self.evaluate(branch, template, &sight));
-        let event = self.complete_event(branch, &given);
-        let kind = value::get(&event, "type").and_then(value::as_str).unwrap_or("").to_owned();
-        let task = branch.top().expect("a task is being run").task;
-        self.happenings.push(Happening::Published(task, kind));
-        let ticket = branch.ticket();
-        self.commands.push(Command::Publish { ticket, event: event.clone() });
-        let event = self.intern(event);
-        self.set_activity(branch, Activity::Publishing { ticket, event });
-        Turn::Wait
-    }
-
-    /// Fills in what the document leaves to the runtime. The id is derived, so that receivers can
-    /// tell an event that is published again after a restart.
-    fn complete_event(&self, branch: &Branch, given: &Value) -> Value {
-        let frame = branch.top().expect("a task is being run");
-        let (path, part) = (frame.path, self.program.linked.around(frame.task));
-        let digest = Digester::new("event")
-            .field(self.execution.id.as_bytes())
-            .number(path.0)
-            .number(self.incarnation(branch));
-        let id = format!("{:016x}", digest.finish().short());
-        let own = (&self.program.namespace, &self.program.name);
-        let (namespace, name) = part.map_or(own, |part| (&part.namespace, &part.name));
-        let source = format!("/{namespace}/{name}");
-        let defaults = [
-            ("id", value::string(&id)),
-            ("specversion", value::string("1.0")),
-            ("source", value::string(&source)),
-            ("time", value::string(&crate::moment::iso8601(self.now))),
-        ];
-        let missing = defaults.into_iter().filter(|(name, _)| value::get(given, name).is_none());
-        let given = value::members(given).map(|(name, value)| (name, value.clone()));
-        value::object(missing.chain(given).collect::<Vec<_>>())
-    }
-
-    /// The event is stored: it is the task's output.
-    pub(super) fn published(&mut self, branch: &mut Branch) -> Turn {
-        let Some(Activity::Publishing { event, .. }) = branch.top().map(|f| &f.activity) else {
-            unreachable!("the caller has seen it")
-        };
-        let event = event.clone();
-        branch.set_data(event);
-        self.complete(branch)
-    }
-
     pub(super) fn begin_listen(&mut self, branch: &mut Branch) -> Turn {
         let ticket = branch.ticket();
         let collected = JoinId(branch.ticket());
@@ -85,7 +38,7 @@ impl Machine<'_> {
     }
 
     pub(super) fn take_arrival(&mut self, number: u64, event: Value) {
-        if number < self.execution.passed || self.execution.consumed.contains(&number) {
+        if self.has_consumed(number) {
             return;
         }
         let listeners: Vec<_> = self
@@ -106,10 +59,22 @@ impl Machine<'_> {
                 None => self.put(branch),
             }
         }
-        if consumed {
-            self.execution.consumed.insert(number);
-            self.execution.trim_consumed();
-            self.touched.consumed.push(number);
+        if !consumed {
+            return;
+        }
+        if self.execution.exchange.is_some() {
+            return self
+                .exchange(ExchangePatch { heard: vec![number], ..ExchangePatch::default() });
+        }
+        self.execution.consumed.insert(number);
+        self.execution.trim_consumed();
+        self.touched.consumed.push(number);
+    }
+
+    fn has_consumed(&self, number: u64) -> bool {
+        match &self.execution.exchange {
+            Some(exchange) => exchange.has_heard(number),
+            None => number < self.execution.passed || self.execution.consumed.contains(&number),
         }
     }
 

@@ -8,6 +8,7 @@ mod calling;
 mod children;
 mod compensation;
 mod composite;
+mod emitting;
 mod ending;
 mod evaluation;
 mod events;
@@ -128,6 +129,7 @@ impl Execution {
             large,
             consumed: Default::default(),
             passed: 0,
+            exchange: start.shared.then(Default::default),
         }
     }
 }
@@ -170,6 +172,7 @@ impl<'a> Machine<'a> {
             Event::Arrived { number, event } => self.take_arrival(number, event),
             Event::ChildEnded { ticket, outcome } => self.take_child_end(ticket, outcome),
             Event::Continue => {}
+            Event::Released(number) => self.released(number),
             Event::CancelRequested => self.cancel(),
             Event::CompensateRequested(reason) => self.roll_back_on_request(&reason),
             Event::SuspendRequested => self.suspend(true),

@@ -72,17 +72,27 @@ pub const AUTHOR: Author = Author { node: NodeId(1), epoch: Epoch(1) };
 
 impl World {
     pub fn start(program: &Arc<Program>, input: Value, seed: u64) -> Self {
-        Self::begin(program, input, seed, false)
+        Self::begin(program, input, seed, (false, false))
     }
 
     /// The same for a run that can be rolled back after it completed.
     pub fn start_kept(program: &Arc<Program>, input: Value, seed: u64) -> Self {
-        Self::begin(program, input, seed, true)
+        Self::begin(program, input, seed, (true, false))
     }
 
-    fn begin(program: &Arc<Program>, input: Value, seed: u64, keep_plan: bool) -> Self {
+    /// The same for a run that several nodes hold.
+    pub fn start_shared(program: &Arc<Program>, input: Value, seed: u64) -> Self {
+        Self::begin(program, input, seed, (true, true))
+    }
+
+    fn begin(
+        program: &Arc<Program>,
+        input: Value,
+        seed: u64,
+        (keep_plan, shared): (bool, bool),
+    ) -> Self {
         let id = ExecutionId::from_bytes([7; 16]);
-        let start = Start { id, input, salt: [9; 16], keep_plan };
+        let start = Start { id, input, salt: [9; 16], keep_plan, shared };
         let now = Time::from_millis(1_000_000);
         let (execution, advance) = Execution::start(program, start.clone(), AUTHOR, now);
         let (copy, _) = Execution::start(program, start, AUTHOR, now);

@@ -79,7 +79,7 @@ impl Engine {
         let Begin { execution: id, name, input, salt, started, terms, .. } = begin;
         let digest = sizes::digest_of(&input);
         // Nobody goes on from this value unless this replica is to begin: then it is made anew.
-        let start = Start { id, input, salt, keep_plan: true };
+        let start = Start { id, input, salt, keep_plan: true, shared: true };
         let nobody = Author { node: self.options.node, epoch: outlast_lineage::Epoch(0) };
         let (placeholder, _) = Execution::start(&defined.program, start, nobody, started);
         let weight = encode_state(&placeholder).len();
@@ -262,8 +262,6 @@ impl Engine {
 /// What a single node can do with events and children, replicas cannot yet.
 fn check_kinds(defined: &Defined) -> Result<(), Refusal> {
     let word = defined.program.tasks.iter().find_map(|task| match &task.kind {
-        Kind::Emit(_) => Some("emit"),
-        Kind::Listen { .. } => Some("listen"),
         Kind::RunWorkflow { wait: false, .. } => Some("run: workflow` with `await: false"),
         _ => None,
     });

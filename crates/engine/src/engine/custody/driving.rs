@@ -238,7 +238,7 @@ impl Engine {
         let entry = self.roster.known(id);
         let Some(Custody::Replica(holding)) = &entry.custody else { return };
         let (salt, input) = (holding.salt, entry.execution().input());
-        let start = Start { id, input, salt, keep_plan: true };
+        let start = Start { id, input, salt, keep_plan: true, shared: true };
         let program = Arc::clone(&entry.defined.program);
         let (execution, advance) = Execution::start(&program, start, author, step.now);
         let state = encode_state(&execution);
@@ -256,8 +256,10 @@ impl Engine {
         let entry = self.roster.known(id);
         let commands = entry.execution().open_commands(&entry.defined.program, step.now);
         for command in commands {
-            if let Command::SetTimer { ticket, at } = command {
-                self.set_timer(id, ticket, at);
+            match command {
+                Command::SetTimer { ticket, at } => self.set_timer(id, ticket, at),
+                Command::Subscribe { ticket, types } => self.subscribe(id, ticket, types, 0),
+                _ => {}
             }
         }
         let late = self.holding(id).map(|holding| std::mem::take(&mut holding.late));
@@ -287,6 +289,7 @@ impl Engine {
     pub(super) fn forget_waits(&mut self, id: ExecutionId) {
         if let Some(holding) = self.holding(id) {
             holding.held.clear();
+            holding.leaving.clear();
             holding.wanted = None;
             holding.late.clear();
             holding.in_flight.clear();
@@ -328,6 +331,7 @@ impl Engine {
         if concluded {
             self.conclude_run(step, id, position);
         }
+        self.look_at_outbox(id);
         if forgotten {
             self.release_custody(step, id, position);
         }

@@ -16,6 +16,7 @@ mod driving;
 mod lines;
 mod peers;
 mod receiving;
+mod releasing;
 mod restoring;
 mod wire;
 
@@ -31,7 +32,7 @@ pub(super) use peers::Peers;
 pub(super) use restoring::Stored;
 pub use wire::Spoken;
 pub(crate) use wire::{Begin, happenings_of};
-pub(super) use wire::{Envelope, Passed, StateBytes, Terms};
+pub(super) use wire::{Carried, Envelope, Passed, StateBytes, Terms};
 
 use crate::{Acknowledge, Caller, Phase, Strategy};
 
@@ -70,6 +71,8 @@ pub(super) struct Holding {
     pub(super) held: Vec<HeldBack>,
     /// The newest state that a decision was asked for, since this replica leads.
     pub(super) wanted: Option<u64>,
+    /// Emitted events, by their numbers, on their way out.
+    pub(super) leaving: BTreeMap<u64, releasing::Leaving>,
     /// What came while this replica did not lead.
     pub(super) late: Vec<Event>,
     /// Whether its end was told.
@@ -161,6 +164,7 @@ impl Holding {
             in_flight: BTreeSet::new(),
             held: Vec::new(),
             wanted: None,
+            leaving: BTreeMap::new(),
             late: Vec::new(),
             concluded: false,
         }

@@ -77,6 +77,9 @@ impl Engine {
                 }
             }
             Envelope::Forgetting(id, message) => self.take_forgetting(step, from, id, message),
+            Envelope::Event(carried) => self.take_carried(step, from, *carried),
+            Envelope::EventsOffered(offered) => self.take_offer(step, from, &offered),
+            Envelope::EventsSorted(held, wanted) => self.take_sorted(step, from, &held, &wanted),
         }
     }
 
@@ -151,6 +154,7 @@ impl Engine {
                 step.order(None, Action::Send { to, message: message.clone() });
             }
         }
+        self.offer_events(step);
         for peer in self.peers.missed(step.now, times.lost_after) {
             self.lose_peer(peer);
         }

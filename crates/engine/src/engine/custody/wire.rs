@@ -8,7 +8,7 @@ use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
 use outlast_workflow::{Delta, Happening};
 
-use crate::{Definition, Survival};
+use crate::{Definition, Origin, Survival};
 
 /// The version of the wire format that this release writes.
 const WIRE_VERSION: u8 = 1;
@@ -54,6 +54,30 @@ pub(in crate::engine) enum Envelope {
     /// held it to its end.
     #[n(11)]
     Otherwise(#[n(0)] ExecutionId, #[n(1)] Option<Box<Begin>>),
+    /// An event that the sender has.
+    #[n(12)]
+    Event(#[n(0)] Box<Carried>),
+    /// The sender has these events.
+    #[n(13)]
+    EventsOffered(#[n(0)] Vec<u64>),
+    /// Of the events that it was sent or offered, the sender has the first and wants the second.
+    #[n(14)]
+    EventsSorted(#[n(0)] Vec<u64>, #[n(1)] Vec<u64>),
+}
+
+/// An event on its way to another node.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(in crate::engine) struct Carried {
+    #[n(0)]
+    pub(in crate::engine) origin: Origin,
+    /// For how long it has been known, in microseconds: clocks need not agree.
+    #[n(1)]
+    pub(in crate::engine) age: u64,
+    /// The only execution it is for, if it is for one.
+    #[n(2)]
+    pub(in crate::engine) to: Option<ExecutionId>,
+    #[cbor(n(3), with = "value::codec")]
+    pub(in crate::engine) event: Value,
 }
 
 /// An execution, as every replica must know it before anything has happened.
