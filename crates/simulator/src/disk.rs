@@ -33,6 +33,8 @@ pub struct Disk {
     pending: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// How often something was synced.
     pub syncs: u64,
+    /// How often the journal was cut.
+    pub compactions: u64,
 }
 
 impl Disk {
@@ -112,6 +114,7 @@ impl Disk {
 
     /// Makes all changes of snapshots safe, and drops records that are no longer needed.
     pub fn compact(&mut self, replay_from: Position) {
+        self.compactions += 1;
         for (key, snapshot) in self.pending.drain(..) {
             match snapshot {
                 Some(bytes) => drop(self.snapshots.insert(key, bytes)),

@@ -130,6 +130,17 @@ impl Node {
         Ok(self.take(outputs))
     }
 
+    /// Whether it could come up with what is on its disk now; not, and why not, if not.
+    pub fn could_start(
+        &self,
+        now: Time,
+        compile: &mut dyn FnMut(&Definition) -> Result<Arc<Program>, String>,
+    ) -> Result<(), RecoveryError> {
+        let mut disk = self.disk.clone();
+        let (snapshots, records) = (disk.snapshots(), disk.records());
+        Engine::recover(self.options.clone(), now, snapshots, records, compile).map(drop)
+    }
+
     /// Whether it is up.
     pub const fn is_up(&self) -> bool {
         self.engine.is_some()

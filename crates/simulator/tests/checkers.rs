@@ -15,9 +15,9 @@ use outlast_workflow::{Request, Target};
 
 const ID: ExecutionId = ExecutionId::from_bytes([1; 16]);
 
-fn plan() -> Plan {
+fn plan(flow: &str) -> Plan {
     let flows = Workload::built_in();
-    let line = flows.iter().find(|flow| flow.name == "line").unwrap();
+    let line = flows.iter().find(|known| known.name == flow).unwrap();
     let start = StartPlan {
         id: ID,
         namespace: line.program.namespace.clone(),
@@ -32,8 +32,12 @@ fn plan() -> Plan {
 
 /// A world at rest in which everything holds, and what is expected of it.
 fn at_rest() -> (Expectation, World) {
+    at_rest_with("line")
+}
+
+fn at_rest_with(flow: &str) -> (Expectation, World) {
     let options = WorldOptions { learns: true, ..WorldOptions::default() };
-    let mut world = World::new(options, plan());
+    let mut world = World::new(options, plan(flow));
     world.run_to_rest(&|_| true);
     let expectation = Expectation::of(&world);
     assert_eq!(checkers::everything_at_rest(&expectation, &world), Ok(()));
@@ -91,6 +95,15 @@ fn something_done_twice_and_undone_once_is_right_but_not_without_a_fault() {
     assert_eq!(checkers::net_effects_are_those_of_one_run(&expectation, &world), Ok(()));
     let finding = checkers::no_compensation_without_a_fault(&expectation, &world).unwrap_err();
     assert!(finding.contains("undid 1 things"), "{finding}");
+}
+
+#[test]
+fn a_pivot_that_is_done_twice_is_noticed() {
+    let (expectation, mut world) = at_rest_with("pivot");
+    assert_eq!(checkers::a_pivot_runs_in_one_line(&expectation, &world), Ok(()));
+    visit(&mut world, 1, &request("ok/pay", 1, false, None));
+    let finding = checkers::a_pivot_runs_in_one_line(&expectation, &world).unwrap_err();
+    assert!(finding.contains("POST ok/pay") && finding.contains("2 times"), "{finding}");
 }
 
 #[test]

@@ -400,9 +400,15 @@ impl Engine {
         self.custodies.iter().filter_map(phase_of)
     }
 
-    /// The executions in which something waits for a person, be it in a line that was lost.
+    /// The executions in which something waits for a person, be it in a line that was lost or in a
+    /// sub-workflow.
     pub fn waits_for_people(&self) -> impl Iterator<Item = ExecutionId> {
-        self.roster.parked().map(|id| self.execution_of(id))
+        let parent_of = |id: &ExecutionId| {
+            let entry = self.roster.get(*id)?;
+            entry.parent.as_deref().map(|parent| parent.execution)
+        };
+        let parked = self.roster.parked().map(|id| self.execution_of(id));
+        parked.flat_map(move |id| std::iter::successors(Some(id), parent_of))
     }
 
     /// Panics if something that must always hold does not. Costs as much as everything it holds.

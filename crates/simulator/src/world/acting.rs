@@ -92,6 +92,7 @@ impl World {
                 node.disk.compact(replay_from);
                 let stored = Occurrence::Stored { place, life: node.life };
                 self.agenda.note(self.now.after(DISK), stored);
+                self.check_disk(place);
             }
             Action::Fetch(execution) => {
                 let life = self.machines[place].node.life;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_engine::{Input, Position, Subject};
+use outlast_engine::{Definition, Input, Position, Subject};
 use outlast_lineage::ExecutionId;
 use outlast_workflow::Program;
 use outlast_workflow::program::bundle;
@@ -11,6 +11,16 @@ use outlast_workflow::program::bundle;
 use super::occurrence::Occurrence;
 use super::{Situation, World};
 use crate::machine::Told;
+
+/// How many times a journal is cut for every time that it is looked whether enough is left.
+const COMPACTIONS_A_LOOK: u64 = 8;
+
+fn compiled_here(
+    definitions: &[(Arc<Program>, Arc<str>)],
+    definition: &Definition,
+) -> Result<Arc<Program>, String> {
+    compiled(definitions, definition).ok_or_else(|| "not a definition of this world".to_owned())
+}
 
 impl World {
     /// A node comes up with what is on its disk.
@@ -24,10 +34,7 @@ impl World {
             self.lose_disk(place);
         }
         let definitions = &self.client.plan().definitions;
-        let mut compile = |definition: &outlast_engine::Definition| {
-            compiled(definitions, definition)
-                .ok_or_else(|| "not a definition of this world".to_owned())
-        };
+        let mut compile = |definition: &Definition| compiled_here(definitions, definition);
         let machine = &mut self.machines[place];
         machine.clock.start(self.now);
         let now = machine.clock.read(self.now);
@@ -35,6 +42,23 @@ impl World {
         match started {
             Ok(up) => self.came_up(place, up),
             Err(error) => self.found(format!("a crash left a disk that is not sound: {error}")),
+        }
+    }
+
+    /// Whatever a journal was cut behind, what is left is enough to come up again. Looked at now and
+    /// then where invariants are: it costs as much as coming up.
+    pub(super) fn check_disk(&mut self, place: usize) {
+        let machine = &mut self.machines[place];
+        let looks = machine.node.disk.compactions.is_multiple_of(COMPACTIONS_A_LOOK);
+        if self.options.invariants_every == 0 || !looks {
+            return;
+        }
+        let definitions = &self.client.plan().definitions;
+        let mut compile = |definition: &Definition| compiled_here(definitions, definition);
+        let now = machine.clock.read(self.now);
+        if let Err(error) = machine.node.could_start(now, &mut compile) {
+            let node = machine.id().0;
+            self.found(format!("node {node} cut its journal and could not come up: {error}"));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use outlast_engine::Engine;
 use outlast_lineage::Time;
 
 use super::World;
@@ -71,6 +72,8 @@ impl World {
             let in_time = self.agenda.next_time().is_some_and(|at| at <= until);
             if !in_time || !self.step() {
                 // What waits for a person does not end by itself, and is there for all to see.
+                let engines = self.machines.iter().filter_map(|machine| machine.node.engine());
+                self.parked.extend(engines.flat_map(Engine::waits_for_people));
                 if self.client.leaves_to_people(&self.parked) {
                     continue;
                 }
