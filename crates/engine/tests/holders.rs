@@ -12,14 +12,14 @@ use outlast_engine::{
 };
 use outlast_expressions::Value;
 use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
-use outlast_workflow::Program;
+use outlast_workflow::{Answer, Program, Ticket};
 
 /// Several engines, and the messages between them, which go where the test lets them go.
 struct Nodes {
     engines: BTreeMap<NodeId, Engine>,
     sent: VecDeque<(NodeId, NodeId, Vec<u8>)>,
     replies: BTreeMap<(NodeId, Caller), Reply>,
-    calls: Vec<NodeId>,
+    calls: VecDeque<(NodeId, ExecutionId, Ticket)>,
     library: BTreeMap<Digest, Arc<Program>>,
     /// Between whom messages are lost.
     cut: BTreeSet<(NodeId, NodeId)>,
@@ -34,7 +34,7 @@ impl Nodes {
             engines: BTreeMap::new(),
             sent: VecDeque::new(),
             replies: BTreeMap::new(),
-            calls: Vec::new(),
+            calls: VecDeque::new(),
             library: BTreeMap::new(),
             cut: BTreeSet::new(),
             now: START,
@@ -73,7 +73,9 @@ impl Nodes {
             match output.action {
                 Action::Send { to, message } => self.sent.push_back((node, to, message)),
                 Action::Reply { caller, reply } => drop(self.replies.insert((node, caller), reply)),
-                Action::Call { .. } => self.calls.push(node),
+                Action::Call { execution, ticket, .. } => {
+                    self.calls.push_back((node, execution, ticket));
+                }
                 Action::Compile(definition) => self.compile(node, definition),
                 _ => {}
             }
@@ -110,6 +112,23 @@ impl Nodes {
                 self.step(node, Input::AlarmRang);
             }
             self.deliver();
+        }
+    }
+
+    /// Answers every call, and whatever that leads to.
+    fn answer(&mut self) {
+        while let Some((node, execution, ticket)) = self.calls.pop_front() {
+            let answer = Answer::Succeeded(Value::Null);
+            self.step(node, Input::Answered { execution, ticket, answer });
+            self.deliver();
+        }
+    }
+
+    /// How many executions a node holds together with others.
+    fn held(&mut self, node: NodeId) -> u64 {
+        match self.ask(node, Ask::Standing) {
+            Reply::Standing(standing) => standing.held,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -366,6 +385,31 @@ fn a_node_that_is_told_other_terms_than_it_has_takes_over_those_of_whoever_has_b
     assert_eq!(nodes.holders(after, id(number)), None, "and gave it up");
     for node in held.clone() {
         assert_eq!(nodes.holders(node, id(number)), Some(held.clone()));
+    }
+}
+
+#[test]
+fn what_begins_here_after_one_of_its_holders_was_lost_for_good_is_forgotten_without_it() {
+    let flow = flow();
+    let survival = Some(Survival::new(Strategy::Passive, 3));
+    let wanted = StartAsk { survival, ..start(&flow, id(1), 3) };
+    let starter = starter(&mut defined(1..=3, &flow), &wanted);
+    let mut nodes = defined(1..=3, &flow);
+    nodes.cut_off(starter, true);
+    nodes.send(starter, ask(wanted));
+    nodes.deliver();
+    // Nobody has heard of it when one of the others is lost for good.
+    let lost = (1..=3).map(NodeId).find(|node| *node != starter).unwrap();
+    nodes.engines.remove(&lost);
+    let left: BTreeSet<NodeId> = nodes.engines.keys().copied().collect();
+    nodes.all_know(&left);
+    nodes.cut_off(starter, false);
+    for _ in 0..10 {
+        nodes.wait();
+        nodes.answer();
+    }
+    for node in left {
+        assert_eq!(nodes.held(node), 0, "{node:?} has forgotten it");
     }
 }
 

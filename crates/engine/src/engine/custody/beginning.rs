@@ -100,6 +100,9 @@ impl Engine {
         for peer in lost {
             self.tell_replica(step, id, replicas::Input::PeerLost(peer), &mut turn);
         }
+        for gone in self.gone_members(id) {
+            self.tell_replica(step, id, replicas::Input::Fenced(gone), &mut turn);
+        }
         self.tell_replica(step, id, replicas::Input::Begun, &mut turn);
         self.finish_turn(step, id, turn)
     }
@@ -117,7 +120,10 @@ impl Engine {
         if !begin.terms.members.contains(&self.options.node) {
             return;
         }
-        self.meet_peers(step, &begin.terms.members.iter().copied().collect());
+        // Whoever is gone for good is not met again because an execution still names it.
+        let members = begin.terms.members.iter().copied();
+        let members = members.filter(|node| !self.peers.is_gone(*node)).collect();
+        self.meet_peers(step, &members);
         if let Some((position, answer)) = self.begun_before(id, &begin.terms) {
             let message = answer.encode();
             return step.order(Some(position), Action::Send { to: from, message });
