@@ -5,6 +5,9 @@
 //! if there is none), gets a quorum to accept it, and spreads the decision until every member has
 //! acknowledged it. Whoever meets a higher ballot steps back and waits before it tries again.
 //!
+//! The lowest round of all belongs to the highest member alone: nothing can have been accepted before
+//! it, so it needs no promises, and a decision without a duel takes one exchange instead of two.
+//!
 //! Invariants:
 //! - A member's own round lives only while its own promise is that round's ballot.
 //! - A promise and an accepted ballot never fall; a decision never changes.
@@ -23,6 +26,9 @@ pub use message::{Ballot, Message, Record, VALUE_BYTES_MAX, Value, ValueTooLong,
 
 /// How often a pause doubles at most: a duel ends long before, an outage should not end in silence.
 const DOUBLINGS_MAX: u32 = 6;
+
+/// The lowest round: only the highest member uses it, once, and nobody need promise it anything.
+const FIRST_ROUND: u64 = 0;
 
 /// The highest round that is believed: beyond it someone counts wrongly, and no duel gets there.
 const ROUND_MAX: u64 = u64::MAX / 2;
@@ -202,12 +208,22 @@ impl Paxos {
     fn restart(&mut self, now: Time) -> Vec<Output> {
         match self.record.decided.clone() {
             // Nobody wrote down who knows it already, so everyone is told again.
-            Some(value) => self.announce(now, value),
+            Some(value) => {
+                let mut outputs = vec![Output::Decided(value)];
+                outputs.extend(self.announce(now));
+                outputs
+            }
             None => self.ask(now),
         }
     }
 
     fn begin_round(&mut self, now: Time) -> Vec<Output> {
+        // Whoever has promised anything, be it the first round to itself, is past the first round.
+        if self.owns_first_round(self.me) && self.record.promised.is_none() {
+            self.record.promised = Some(Ballot { round: FIRST_ROUND, node: self.me });
+            let value = self.proposal.clone().expect("whoever begins a round proposes");
+            return self.seek_acceptance(now, value);
+        }
         let promised = self.record.promised.map_or(0, |ballot| ballot.round);
         let ballot = Ballot { round: promised.max(self.round_seen) + 1, node: self.me };
         self.record.promised = Some(ballot);
@@ -216,7 +232,7 @@ impl Paxos {
         let mut outputs = vec![Output::Persist(self.record.clone())];
         outputs.extend(self.to_others(&Message::Prepare { ballot }));
         outputs.push(self.round_timer(now, ballot.round));
-        outputs.extend(self.seek_acceptance(now));
+        outputs.extend(self.count_promises(now));
         outputs
     }
 
@@ -233,11 +249,11 @@ impl Paxos {
         let Phase::Preparing { promised, best } = &mut self.phase else { return Vec::new() };
         promised.insert(from);
         *best = best.take().max(vote);
-        self.seek_acceptance(now)
+        self.count_promises(now)
     }
 
     /// Goes on with the value to be accepted, once a quorum has promised.
-    fn seek_acceptance(&mut self, now: Time) -> Vec<Output> {
+    fn count_promises(&mut self, now: Time) -> Vec<Output> {
         let Phase::Preparing { promised, best } = &self.phase else { return Vec::new() };
         if promised.len() < self.quorum() {
             return Vec::new();
@@ -245,7 +261,12 @@ impl Paxos {
         // What a quorum may have accepted before is the only value that may be decided now.
         let taken_over = best.clone().map(|vote| vote.value);
         let value = taken_over.or(self.proposal.clone()).expect("whoever prepares proposes");
-        let ballot = self.record.promised.expect("whoever prepares has promised");
+        self.seek_acceptance(now, value)
+    }
+
+    /// Wants a value accepted, in the ballot that it has promised itself.
+    fn seek_acceptance(&mut self, now: Time, value: Value) -> Vec<Output> {
+        let ballot = self.record.promised.expect("whoever is in a round has promised");
         self.record.accepted = Some(Vote { ballot, value: value.clone() });
         self.phase = Phase::Accepting { accepted: BTreeSet::from([self.me]), value: value.clone() };
         let mut outputs = vec![Output::Persist(self.record.clone())];
@@ -271,8 +292,10 @@ impl Paxos {
             return Vec::new();
         }
         let value = value.clone();
-        let mut outputs = vec![self.decide(value.clone())];
-        outputs.extend(self.announce(now, value));
+        let decided = self.decide(value.clone());
+        // A quorum has it on disk: that it is decided is true whether it is written down here or not.
+        let mut outputs = self.announce(now);
+        outputs.extend([decided, Output::Decided(value)]);
         outputs
     }
 
@@ -344,11 +367,10 @@ impl Paxos {
         Output::Persist(self.record.clone())
     }
 
-    fn announce(&mut self, now: Time, value: Value) -> Vec<Output> {
+    /// Tells everyone the decision, until they know it.
+    fn announce(&mut self, now: Time) -> Vec<Output> {
         self.unaware = self.others().collect();
-        let mut outputs = vec![Output::Decided(value)];
-        outputs.extend(self.spread(now));
-        outputs
+        self.spread(now)
     }
 
     /// What stands against taking part in a ballot: a decision, or a higher promise.
@@ -406,22 +428,28 @@ impl Paxos {
         &self.record
     }
 
+    fn owns_first_round(&self, member: NodeId) -> bool {
+        self.members.last() == Some(&member)
+    }
+
     fn is_in_a_round(&self) -> bool {
         matches!(self.phase, Phase::Preparing { .. } | Phase::Accepting { .. })
     }
 
     /// Whether the sender is a member that may say such a thing.
     fn is_believable(&self, from: NodeId, message: &Message) -> bool {
-        let own = match message {
-            Message::Prepare { ballot } | Message::Accept { ballot, .. } => ballot.node == from,
+        let fits = match message {
+            Message::Prepare { ballot } => {
+                ballot.node == from && (FIRST_ROUND + 1..=ROUND_MAX).contains(&ballot.round)
+            }
+            Message::Accept { ballot, .. } => {
+                let may = FIRST_ROUND < ballot.round || self.owns_first_round(from);
+                ballot.node == from && ballot.round <= ROUND_MAX && may
+            }
+            Message::Reject { promised, .. } => promised.round <= ROUND_MAX,
             _ => true,
         };
-        let round = match message {
-            Message::Prepare { ballot } | Message::Accept { ballot, .. } => ballot.round,
-            Message::Reject { promised, .. } => promised.round,
-            _ => 0,
-        };
-        own && round <= ROUND_MAX && from != self.me && self.members.contains(&from)
+        fits && from != self.me && self.members.contains(&from)
     }
 
     /// Stops the program if what this machine always promises does not hold.

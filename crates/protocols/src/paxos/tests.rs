@@ -152,11 +152,12 @@ fn decides_once_a_quorum_has_accepted() {
     let mut paxos = accepting();
     let outputs = receive(&mut paxos, 3, accepted(1, 1));
     let expected = [
-        persist(ballot(1, 1), Some(vote(1, 1, "a")), Some(value("a"))),
-        Output::Decided(value("a")),
+        // What a quorum has accepted need not wait for the disk of whoever counted.
         send(2, decide("a")),
         send(3, decide("a")),
         timer(Timer::AcknowledgementsOverdue, PATIENCE),
+        persist(ballot(1, 1), Some(vote(1, 1, "a")), Some(value("a"))),
+        Output::Decided(value("a")),
     ];
     assert_eq!(outputs, expected);
     assert_eq!(paxos.decided(), Some(&value("a")));
@@ -167,14 +168,45 @@ fn a_single_member_decides_alone() {
     let mut paxos = Paxos::new(NodeId(1), BTreeSet::from([NodeId(1)]), PATIENCE);
     let outputs = paxos.step(NOW, Input::Propose(value("a")));
     let expected = [
-        persist(ballot(1, 1), None, None),
-        round_timer(&paxos, 1),
-        persist(ballot(1, 1), Some(vote(1, 1, "a")), None),
-        round_timer(&paxos, 1),
-        persist(ballot(1, 1), Some(vote(1, 1, "a")), Some(value("a"))),
+        persist(ballot(0, 1), Some(vote(0, 1, "a")), None),
+        round_timer(&paxos, 0),
+        persist(ballot(0, 1), Some(vote(0, 1, "a")), Some(value("a"))),
         Output::Decided(value("a")),
     ];
     assert_eq!(outputs, expected);
+}
+
+#[test]
+fn the_highest_member_needs_no_promises_in_the_first_round() {
+    let mut paxos = member(3);
+    let outputs = paxos.step(NOW, Input::Propose(value("a")));
+    let expected = [
+        persist(ballot(0, 3), Some(vote(0, 3, "a")), None),
+        send(1, accept(0, 3, "a")),
+        send(2, accept(0, 3, "a")),
+        round_timer(&paxos, 0),
+    ];
+    assert_eq!(outputs, expected);
+    let mut other = member(1);
+    let outputs = receive(&mut other, 3, accept(0, 3, "a"));
+    assert!(outputs.contains(&send(3, accepted(0, 3))));
+    let outputs = receive(&mut paxos, 1, accepted(0, 3));
+    assert!(outputs.contains(&Output::Decided(value("a"))));
+}
+
+#[test]
+fn the_first_round_is_used_once_and_by_nobody_else() {
+    let mut highest = member(3);
+    highest.step(NOW, Input::Propose(value("a")));
+    let mut again = restored(3, highest.record().clone());
+    let outputs = again.step(NOW, Input::Propose(value("b")));
+    assert!(outputs.contains(&send(1, prepare(1, 3))), "{outputs:?}");
+    let mut promised_before = member(3);
+    receive(&mut promised_before, 1, prepare(1, 1));
+    let outputs = promised_before.step(NOW, Input::Propose(value("b")));
+    assert!(outputs.contains(&send(1, prepare(2, 3))), "{outputs:?}");
+    assert_eq!(receive(&mut member(1), 2, accept(0, 2, "b")), []);
+    assert_eq!(receive(&mut member(1), 3, prepare(0, 3)), []);
 }
 
 #[test]

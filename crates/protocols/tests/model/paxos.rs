@@ -1,4 +1,4 @@
-//! Three members, two of which propose.
+//! Three members, the higher two of which propose: the first round of the highest needs no promises.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -33,6 +33,8 @@ enum Break {
     ForgetsItsPromise,
     /// A member comes back without what it accepted.
     ForgetsWhatItAccepted,
+    /// A member comes back without anything, and uses the first round again if it is the highest.
+    ForgetsEverything,
     /// No timer ever fires.
     LosesTimers,
 }
@@ -40,7 +42,7 @@ enum Break {
 /// The world: how much may happen.
 #[derive(Clone, Debug)]
 struct World {
-    /// How many members propose.
+    /// How many members propose, from the highest down.
     proposers: usize,
     /// How many rounds each of them begins at most, over all its lives.
     rounds: u8,
@@ -178,6 +180,9 @@ impl World {
         if self.broken == Some(Break::ForgetsWhatItAccepted) {
             record.accepted = None;
         }
+        if self.broken == Some(Break::ForgetsEverything) {
+            record = Record::default();
+        }
         member.disk = record.clone();
         member.machine = machine(node, record);
         member.timers.clear();
@@ -198,8 +203,8 @@ impl World {
         let mut state = state.clone();
         state.sent.clear();
         // Somebody goes on wanting it: that is the owner's part after a crash.
-        if !state.nodes[0].proposes {
-            calm.begin(&mut state, 0, None);
+        if !state.nodes[2].proposes {
+            calm.begin(&mut state, 2, None);
         }
         for _ in 0..3 {
             for node in 0..3 {
@@ -208,7 +213,7 @@ impl World {
                 calm.deliver_all(&mut state);
             }
             // The pauses of two that duel differ, so one of them is first.
-            calm.fire(&mut state, 0, Timer::RoundOverdue, None);
+            calm.fire(&mut state, 2, Timer::RoundOverdue, None);
             calm.deliver_all(&mut state);
         }
         state.nodes.iter().all(|node| node.disk.decided.is_some())
@@ -341,7 +346,8 @@ impl Model for World {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for cut in self.cuts(state) {
-            let begins = (0..self.proposers).filter(|node| self.may_begin(&state.nodes[*node]));
+            let proposers = 3 - self.proposers..3;
+            let begins = proposers.filter(|node| self.may_begin(&state.nodes[*node]));
             actions.extend(begins.map(|node| Action::Begin(node, cut)));
             actions.extend(state.sent.iter().map(|sent| Action::Deliver(Arc::clone(sent), cut)));
         }
@@ -463,6 +469,8 @@ fn what_is_broken_is_noticed() {
     notices(crashing(Break::SendsFirst), ONE_DECISION);
     notices(crashing(Break::ForgetsItsPromise), ONE_DECISION);
     notices(crashing(Break::ForgetsWhatItAccepted), ONE_DECISION);
+    let forgetful = crashing(Break::ForgetsEverything);
+    notices(World { proposers: 1, rounds: 2, terse: false, ..forgetful }, ONE_DECISION);
     notices(broken(Break::AcceptsAgainstItsPromise), ONE_DECISION);
     notices(broken(Break::IgnoresAcceptedValues), ONE_DECISION);
     notices(World { settles: true, ..broken(Break::LosesTimers) }, SETTLES);
