@@ -66,6 +66,13 @@ pub enum Action {
         /// The bytes.
         message: Vec<u8>,
     },
+    /// As `Send`, but nobody waits for it: the record that it follows may share the sync of others.
+    Mention {
+        /// To whom.
+        to: NodeId,
+        /// The bytes.
+        message: Vec<u8>,
+    },
     /// Messages to a node can leave for these addresses.
     Meet {
         /// Which node.
@@ -164,6 +171,20 @@ pub enum Report {
         /// The event.
         event: Value,
     },
+}
+
+impl Action {
+    /// Whether somebody waits for it, so that the record it follows should be durable soon.
+    pub const fn is_awaited(&self) -> bool {
+        !matches!(
+            self,
+            Self::Mention { .. }
+                | Self::Report(_)
+                | Self::Snapshot { .. }
+                | Self::Compactable { .. }
+                | Self::Forget(_)
+        )
+    }
 }
 
 impl Subject {

@@ -390,7 +390,7 @@ pub(crate) fn transcript(outputs: &[Output]) -> String {
             Action::Reply { caller, reply } => format!("reply to {}: {}", caller.0, said(reply)),
             Action::Snapshot { subject, .. } => format!("snapshot of {subject:?}"),
             Action::Compactable { replay_from } => format!("replay from {}", replay_from.0),
-            Action::Send { to, .. } => format!("send to {to:?}"),
+            Action::Send { to, .. } | Action::Mention { to, .. } => format!("send to {to:?}"),
             Action::Meet { node, .. } => format!("meet {node:?}"),
             Action::ShutOut(node) => format!("shut {node:?} out"),
             Action::Compile(definition) => format!("compile {}", definition.name),

@@ -7,6 +7,8 @@
 //!
 //! Invariants:
 //! - No output leaves before the record it names is durable; those that wait leave in order.
+//! - A record that an output waits for which somebody needs soon is on its way to the disk when the
+//!   round is over. Others linger, to share a sync.
 //! - A step's record is given to the journal before the next round begins.
 //! - After a failed sync nothing leaves any more.
 
@@ -34,7 +36,7 @@ pub(crate) use start::{Started, start};
 
 use crate::clock::Clock;
 use crate::cluster::Cluster;
-use crate::journal::{Journal, JournalError};
+use crate::journal::{Haste, Journal, JournalError};
 use crate::transport::{Dropped, Sent, checked_addresses};
 use calls::Calls;
 use checkpoints::Checkpoints;
@@ -108,6 +110,9 @@ pub(crate) struct Driver {
     /// What waits for its record, in the order in which it leaves.
     held: VecDeque<(Position, Action)>,
     durable: Position,
+    /// The newest record that somebody waits for, and the newest that was hastened.
+    awaited: Position,
+    hastened: Position,
     alarm: Option<Time>,
     full: bool,
     stopping: bool,
@@ -278,7 +283,12 @@ impl Driver {
     fn sort(&mut self, outputs: Vec<Output>) {
         for Output { after, action } in outputs {
             match after {
-                Some(after) if self.durable < after => self.held.push_back((after, action)),
+                Some(after) if self.durable < after => {
+                    if action.is_awaited() {
+                        self.awaited = self.awaited.max(after);
+                    }
+                    self.held.push_back((after, action));
+                }
                 _ => self.carry_out(action),
             }
         }
@@ -316,7 +326,9 @@ impl Driver {
             Action::Fetch(execution) => self.checkpoints.fetch(execution),
             Action::Forget(subject) => self.checkpoints.forget(subject),
             Action::Report(report) => self.report(report),
-            Action::Send { to, message } => self.send(to, message),
+            Action::Send { to, message } | Action::Mention { to, message } => {
+                self.send(to, message);
+            }
             Action::Meet { node, addresses } => self.meet(node, addresses),
             Action::ShutOut(node) => self.shut_out(node),
             Action::Compile(definition) => {
@@ -384,13 +396,24 @@ impl Driver {
 
     /// Gives the round's records to the journal.
     fn flush(&mut self) -> Result<(), Stopped> {
+        let haste = match self.hastened < self.awaited || self.stopping {
+            true => Haste::Awaited,
+            false => Haste::Lingering,
+        };
         if self.records.is_empty() {
+            if haste == Haste::Awaited {
+                self.journal.hasten();
+                self.hastened = self.engine.position();
+            }
             return Ok(());
         }
-        match self.journal.append_all(&self.records) {
+        match self.journal.append_all(&self.records, haste) {
             Ok(last) => {
-                let expected = self.engine.position().0;
-                assert_eq!(last, expected, "engine and journal count the same records");
+                let expected = self.engine.position();
+                assert_eq!(last, expected.0, "engine and journal count the same records");
+                if haste == Haste::Awaited {
+                    self.hastened = expected;
+                }
                 self.records.clear();
                 self.record_bytes = 0;
                 Ok(())

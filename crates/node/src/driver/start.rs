@@ -157,6 +157,8 @@ pub(crate) fn start(
         record_bytes: 0,
         held: Default::default(),
         durable: Position(durable),
+        awaited: Position(durable),
+        hastened: Position(durable),
         alarm: None,
         full: false,
         stopping: false,

@@ -34,6 +34,7 @@ pub(crate) use copy::{adopt_segments, copy_segments};
 pub use error::{Damage, DamageKind, JournalError, TornTail};
 pub use floor::{FloorReport, bench_floor};
 pub use frame::RECORD_BYTES_MAX;
+pub use queue::Haste;
 pub use records::{Record, Records, Recovered};
 
 use crate::data::Lock;
@@ -126,13 +127,23 @@ impl Journal {
     /// Waits only if more than `queue_bytes_max` are waiting already. Fails if the disk failed; if
     /// the record is too large; or if that much is waiting because the disk is full.
     pub fn append(&self, record: &[u8]) -> Result<u64, JournalError> {
-        self.queue.append(&[record])
+        self.queue.append(&[record], Haste::Awaited)
     }
 
     /// Queues records so that they go to the disk together, and returns the position of the last
-    /// one. Otherwise as `append`: all of them are queued, or on an error none.
-    pub fn append_all<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<u64, JournalError> {
-        self.queue.append(records)
+    /// one. Otherwise as `append`: all of them are queued, or on an error none. Those that nobody
+    /// waits for may linger for some milliseconds, to share the sync of others.
+    pub fn append_all<R: AsRef<[u8]>>(
+        &self,
+        records: &[R],
+        haste: Haste,
+    ) -> Result<u64, JournalError> {
+        self.queue.append(records, haste)
+    }
+
+    /// Has written at once what was appended: now somebody waits for it.
+    pub fn hasten(&self) {
+        self.queue.hasten();
     }
 
     /// Waits until the record at a position is on disk. Fails as soon as that cannot be promised.

@@ -2,6 +2,9 @@
 //!
 //! Appending encodes the frame straight into the buffer, so a record is copied once on its way to
 //! the disk. What is in the buffer when the writer takes it becomes one batch: one write, one sync.
+//!
+//! Records that nobody waits for linger until somebody waits for a later one, so that they share its
+//! sync; but not for long.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,6 +12,20 @@ use std::time::{Duration, Instant};
 use super::error::JournalError;
 use super::frame::{self, Frame, Kind, OVERHEAD, RECORD_BYTES_MAX};
 use crate::bell::Bell;
+
+/// How long records linger that nobody waits for.
+const LINGER: Duration = Duration::from_millis(20);
+/// With so many bytes together they linger no longer.
+const LINGER_BYTES: usize = 256 * 1024;
+
+/// Whether somebody waits for records to be durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Haste {
+    /// They are written at once.
+    Awaited,
+    /// They may share the sync of later ones.
+    Lingering,
+}
 
 /// Shared by those who append and the writer.
 #[derive(Debug)]
@@ -33,6 +50,8 @@ struct State {
     durable: u64,
     condition: Condition,
     closing: bool,
+    /// Whether somebody waits for a record in `pending`.
+    awaited: bool,
     /// When the oldest record that waits for a sync was appended.
     pending_since: Option<Instant>,
     writing_since: Option<Instant>,
@@ -57,6 +76,21 @@ impl Condition {
     }
 }
 
+impl State {
+    /// Whether nobody waits for what is pending, and it is not much.
+    const fn may_linger(&self) -> bool {
+        !self.awaited && !self.closing && self.pending.len() < LINGER_BYTES
+    }
+
+    /// For how long what is pending may linger.
+    fn lingers_for(&self, now: Instant) -> Duration {
+        let since = self.pending_since.filter(|_| self.may_linger());
+        since.map_or(Duration::ZERO, |since| {
+            LINGER.saturating_sub(now.saturating_duration_since(since))
+        })
+    }
+}
+
 impl Queue {
     pub(super) fn new(salt: u32, bytes_max: usize, next: u64) -> Self {
         let state = State {
@@ -66,6 +100,7 @@ impl Queue {
             durable: next - 1,
             condition: Condition::Accepting,
             closing: false,
+            awaited: false,
             pending_since: None,
             writing_since: None,
             syncs: 0,
@@ -90,7 +125,11 @@ impl Queue {
     }
 
     /// Queues records and gives the position of the last one: all of them, or on an error none.
-    pub(super) fn append<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<u64, JournalError> {
+    pub(super) fn append<R: AsRef<[u8]>>(
+        &self,
+        records: &[R],
+        haste: Haste,
+    ) -> Result<u64, JournalError> {
         let mut bytes = 0;
         for record in records {
             let length = record.as_ref().len();
@@ -100,7 +139,7 @@ impl Queue {
             bytes += length + OVERHEAD;
         }
         let mut state = self.room_for(bytes)?;
-        let was_empty = state.pending.is_empty();
+        let (was_empty, lingered) = (state.pending.is_empty(), state.may_linger());
         for record in records {
             let (position, batch) = (state.next, state.batch);
             let frame = Frame { position, batch, kind: Kind::Record, payload: record.as_ref() };
@@ -108,11 +147,25 @@ impl Queue {
             state.next += 1;
         }
         let last = state.next - 1;
-        if was_empty && !state.pending.is_empty() {
+        if state.pending.is_empty() {
+            return Ok(last);
+        }
+        state.awaited |= haste == Haste::Awaited;
+        if was_empty {
             state.pending_since = Some(Instant::now());
+        }
+        if was_empty || (lingered && !state.may_linger()) {
             self.filled.ring(state);
         }
         Ok(last)
+    }
+
+    /// Somebody waits for what was appended before.
+    pub(super) fn hasten(&self) {
+        let mut state = self.lock();
+        if !state.pending.is_empty() && !std::mem::replace(&mut state.awaited, true) {
+            self.filled.ring(state);
+        }
     }
 
     /// Waits for room while the disk is merely slow; a full disk is the caller's to know.
@@ -132,6 +185,7 @@ impl Queue {
 
     /// Waits until a record is durable.
     pub(super) fn wait_durable(&self, position: u64) -> Result<(), JournalError> {
+        self.hasten();
         let mut state = self.lock();
         while state.durable < position {
             state.condition.check()?;
@@ -175,12 +229,16 @@ impl Queue {
         assert!(empty.is_empty());
         let mut state = self.lock();
         state.writing_since = None;
-        while state.pending.is_empty() {
-            if state.closing {
-                return None;
-            }
-            state = self.filled.wait(state);
+        let nothing = |state: &mut State| state.pending.is_empty() && !state.closing;
+        state = self.filled.wait_while(state, None, nothing);
+        let linger = state.lingers_for(Instant::now());
+        if !linger.is_zero() {
+            state = self.filled.wait_while(state, Some(linger), |state| state.may_linger());
         }
+        if state.pending.is_empty() {
+            return None;
+        }
+        state.awaited = false;
         state.batch = state.next;
         state.writing_since = state.pending_since.take();
         let batch = std::mem::replace(&mut state.pending, empty);
@@ -219,5 +277,63 @@ impl Queue {
     pub(super) fn pause(&self, time: Duration) -> bool {
         let state = self.filled.wait_while(self.lock(), Some(time), |state| !state.closing);
         !state.closing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue() -> Queue {
+        Queue::new(7, 1 << 20, 1)
+    }
+
+    /// For how long the pending records linger, if that is looked at some time after they came.
+    fn lingers(queue: &Queue, after: Duration) -> Duration {
+        let state = queue.lock();
+        let since = state.pending_since.expect("something is pending");
+        state.lingers_for(since + after)
+    }
+
+    #[test]
+    fn what_nobody_waits_for_lingers_but_not_for_long() {
+        let queue = queue();
+        assert_eq!(queue.append(&[b"a"], Haste::Lingering).unwrap(), 1);
+        assert_eq!(lingers(&queue, LINGER / 4), LINGER * 3 / 4);
+        assert_eq!(lingers(&queue, LINGER), Duration::ZERO);
+        assert!(queue.take(Vec::new()).is_some(), "the writer gets it without anyone's waiting");
+    }
+
+    #[test]
+    fn whoever_waits_for_a_later_record_hastens_the_earlier_ones() {
+        let queue = queue();
+        queue.append(&[b"a"], Haste::Lingering).unwrap();
+        queue.append(&[b"b"], Haste::Awaited).unwrap();
+        queue.append(&[b"c"], Haste::Lingering).unwrap();
+        assert_eq!(lingers(&queue, Duration::ZERO), Duration::ZERO);
+        let batch = queue.take(Vec::new()).unwrap();
+        assert_eq!(batch.len(), 3 * (1 + OVERHEAD), "all three are one batch");
+        queue.append(&[b"d"], Haste::Lingering).unwrap();
+        assert_eq!(lingers(&queue, Duration::ZERO), LINGER, "nobody waits for the next one");
+    }
+
+    #[test]
+    fn whoever_begins_to_wait_hastens_what_lingers() {
+        let queue = queue();
+        queue.append(&[b"a"], Haste::Lingering).unwrap();
+        queue.hasten();
+        assert_eq!(lingers(&queue, Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn much_does_not_linger_and_nothing_does_when_the_journal_closes() {
+        let much = queue();
+        much.append(&[vec![0; LINGER_BYTES]], Haste::Lingering).unwrap();
+        assert_eq!(lingers(&much, Duration::ZERO), Duration::ZERO);
+        let closing = queue();
+        closing.append(&[b"a"], Haste::Lingering).unwrap();
+        closing.close();
+        assert_eq!(lingers(&closing, Duration::ZERO), Duration::ZERO);
+        assert!(closing.take(Vec::new()).is_some() && closing.take(Vec::new()).is_none());
     }
 }

@@ -67,7 +67,9 @@ impl World {
                 let evaluated = Evaluated { place, life, execution, ticket, result };
                 self.agenda.note(at, Occurrence::Evaluated(Box::new(evaluated)));
             }
-            Action::Send { to, message } => self.send(place, to, message),
+            Action::Send { to, message } | Action::Mention { to, message } => {
+                self.send(place, to, message);
+            }
             Action::Meet { node, .. } => self.meets(place, node),
             Action::ShutOut(node) => self.shuts_out(place, node),
             Action::Compile(definition) => {

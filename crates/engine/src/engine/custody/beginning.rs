@@ -11,7 +11,7 @@ use outlast_workflow::{Author, Execution, Start};
 use super::super::definitions::Defined;
 use super::super::entry::{Entry, encode_state};
 use super::super::{Engine, Step, Work, sizes};
-use super::driving::Turn;
+use super::turn::Turn;
 use super::{Alarm, Begin, Custody, Envelope, Holding, Terms};
 use crate::{Action, Caller, Position, RecordKind, Refusal, Reply, Subject};
 

@@ -6,7 +6,7 @@ use outlast_lineage::{ExecutionId, NodeId, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
 
 use super::super::{Engine, Step, Work};
-use super::driving::Turn;
+use super::turn::Turn;
 use super::wire::{choice_of, value_of};
 use super::{Alarm, Envelope, Word};
 use crate::{Action, Position, Subject};

@@ -3,79 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId};
-use outlast_protocols::replicas::{self, Input, Note, Output, Payload, Situation};
-use outlast_workflow::{
-    Advance, Author, Command, EffectNote, Event, Execution, Happening, Outcome, Start,
-};
+use outlast_lineage::{EffectId, ExecutionId};
+use outlast_protocols::replicas::{Input, Note, Output, Payload};
+use outlast_workflow::{Advance, Author, Command, EffectNote, Event, Execution, Outcome, Start};
 
 use super::super::entry::{Origin, State, encode_state};
 use super::super::{Engine, Step, Work};
+use super::turn::{Letter, Turn};
 use super::wire::value_of;
-use super::{Alarm, Custody, Envelope, Forgetting, HeldBack, Holding, Passed, StateBytes, Word};
+use super::{Alarm, Custody, HeldBack, Holding, Passed, Word};
 use crate::record::Custodial;
 use crate::{Action, Condition, Position, RecordKind, Report, Subject};
-
-/// What one step did to one execution in custody, until it is recorded.
-#[derive(Debug, Default)]
-pub(super) struct Turn {
-    /// Whether it is the first.
-    pub(super) begun: bool,
-    pub(super) changes: Vec<replicas::Change>,
-    /// The state that took the place of the one held.
-    pub(super) adopted: Option<StateBytes>,
-    /// What the state held went on by, in the form of `Passed`.
-    pub(super) passed: Option<StateBytes>,
-    /// Lines that are kept apart, with their states.
-    pub(super) remnants: Vec<(Epoch, StateBytes)>,
-    pub(super) happenings: Vec<Happening>,
-    pub(super) commands: Vec<Command>,
-    /// Whether commands and happenings are this node's own.
-    pub(super) advanced: bool,
-    /// Effects that can be neither undone nor repeated, among those intended.
-    pub(super) pivots: BTreeSet<EffectId>,
-    pub(super) decisions: Vec<(u32, outlast_protocols::paxos::Record)>,
-    pub(super) forgetting: Option<Forgetting>,
-    /// Messages, encoded: what goes to several nodes is written once.
-    pub(super) sends: Vec<(NodeId, Vec<u8>)>,
-    /// The last of them, to tell whether the next is the same.
-    pub(super) last: Option<replicas::Message>,
-    pub(super) situations: Vec<Situation>,
-    pub(super) concluded: bool,
-    pub(super) forgotten: bool,
-}
-
-impl Turn {
-    /// Sends a message that is not between replicas' machines.
-    pub(super) fn send(&mut self, to: NodeId, envelope: &Envelope) {
-        self.last = None;
-        self.sends.push((to, envelope.encode()));
-    }
-
-    fn send_word(&mut self, id: ExecutionId, to: NodeId, message: replicas::Message) {
-        let same = self.last.as_ref() == Some(&message);
-        match self.sends.last().filter(|_| same) {
-            Some((_, bytes)) => {
-                let bytes = bytes.clone();
-                self.sends.push((to, bytes));
-            }
-            None => {
-                self.sends.push((to, Envelope::Replica(id, message.clone()).encode()));
-                self.last = Some(message);
-            }
-        }
-    }
-
-    fn is_recorded(&self) -> bool {
-        self.begun
-            || !self.changes.is_empty()
-            || self.adopted.is_some()
-            || self.passed.is_some()
-            || !self.decisions.is_empty()
-            || self.forgetting.is_some()
-            || self.forgotten
-    }
-}
 
 impl Engine {
     /// The custody of an execution that this node is a replica of.
@@ -298,22 +236,27 @@ impl Engine {
 
     /// Records what a step did to an execution in custody, and lets follow what follows.
     pub(super) fn finish_turn(&mut self, step: &mut Step, id: ExecutionId, turn: Turn) -> Position {
-        let recorded = turn.is_recorded();
+        let (recorded, before) = (turn.is_recorded(), self.roster.known(id).position);
         let Turn {
             happenings,
             commands,
             advanced,
             pivots,
-            sends,
+            letters,
             situations,
             concluded,
             forgotten,
             ..
         } = if recorded { self.record_turn(step, id, turn) } else { turn };
         let position = self.roster.known(id).position;
-        for (to, message) in sends {
+        for Letter { to, message, early, awaited } in letters {
             if !self.peers.is_lost(to) {
-                step.order(Some(position), Action::Send { to, message });
+                let after = if early { before } else { position };
+                let action = match awaited {
+                    true => Action::Send { to, message },
+                    false => Action::Mention { to, message },
+                };
+                step.order(Some(after), action);
             }
         }
         if self.options.reports {

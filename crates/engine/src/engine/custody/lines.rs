@@ -9,7 +9,7 @@ use outlast_workflow::{Author, Event, Ticket};
 use super::super::entry::Entry;
 use super::super::running::is_nothing;
 use super::super::{Cause, Engine, Step, Work};
-use super::driving::Turn;
+use super::turn::Turn;
 use super::{Custody, HeldBack, Remnant, Word};
 use crate::{Action, RecordKind, Subject};
 

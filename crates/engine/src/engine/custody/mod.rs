@@ -18,6 +18,7 @@ mod peers;
 mod receiving;
 mod releasing;
 mod restoring;
+mod turn;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};

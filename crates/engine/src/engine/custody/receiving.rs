@@ -9,7 +9,7 @@ use outlast_protocols::{replicas, two_phase};
 use outlast_workflow::{Execution, Program};
 
 use super::super::{Engine, Step, Work};
-use super::driving::Turn;
+use super::turn::Turn;
 use super::{Begin, Envelope, Passed, Word};
 use crate::{Action, Definition};
 

@@ -224,7 +224,7 @@ impl Engine {
         let Some(holding) = self.holding(id) else { return };
         let instances: Vec<u32> = holding.decisions.keys().copied().collect();
         let ready = holding.forgetting.participant.is_some();
-        let mut turn = super::driving::Turn::default();
+        let mut turn = super::turn::Turn::default();
         for instance in instances {
             self.tell_paxos(step, id, instance, paxos::Input::Restarted, &mut turn);
         }

@@ -118,6 +118,11 @@ pub(in crate::engine) struct Passed {
 }
 
 impl Envelope {
+    /// Whether somebody waits for it: whoever forgets or has heard is in no hurry to say so.
+    pub(in crate::engine) const fn is_awaited(&self) -> bool {
+        !matches!(self, Self::Forgetting(..) | Self::Paxos(_, _, paxos::Message::Learned))
+    }
+
     pub(in crate::engine) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.bytes_usual());
         bytes.push(WIRE_VERSION);

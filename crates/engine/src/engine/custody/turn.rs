@@ -1,0 +1,166 @@
+//! One step of one execution in custody, until it is recorded: what changed, and what is to be said.
+//!
+//! All machines of an execution write into the same turn, in their order. What changes becomes one
+//! record; what is said waits for it, unless it was ordered before anything changed.
+//!
+//! An update does not wait for the record of its own state either: disks of primary and backups then
+//! write at the same time. If the primary crashes before its own has it, it comes back with less than
+//! its backups, which is nothing new to them; nothing was done in that state, because calls do wait;
+//! and nobody else gets its name, because the primary goes on in another term or not at all.
+
+use std::collections::BTreeSet;
+
+use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId};
+use outlast_protocols::replicas::{self, Situation};
+use outlast_workflow::{Command, Happening};
+
+use super::{Envelope, Forgetting, StateBytes};
+
+/// What one step did to one execution in custody, until it is recorded.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// Whether it is the first.
+    pub(super) begun: bool,
+    pub(super) changes: Vec<replicas::Change>,
+    /// The state that took the place of the one held.
+    pub(super) adopted: Option<StateBytes>,
+    /// What the state held went on by, in the form of `Passed`.
+    pub(super) passed: Option<StateBytes>,
+    /// Lines that are kept apart, with their states.
+    pub(super) remnants: Vec<(Epoch, StateBytes)>,
+    pub(super) happenings: Vec<Happening>,
+    pub(super) commands: Vec<Command>,
+    /// Whether commands and happenings are this node's own.
+    pub(super) advanced: bool,
+    /// Effects that can be neither undone nor repeated, among those intended.
+    pub(super) pivots: BTreeSet<EffectId>,
+    pub(super) decisions: Vec<(u32, outlast_protocols::paxos::Record)>,
+    pub(super) forgetting: Option<Forgetting>,
+    /// Messages in their order.
+    pub(super) letters: Vec<Letter>,
+    /// The last of them, to tell whether the next is the same.
+    pub(super) last: Option<replicas::Message>,
+    pub(super) situations: Vec<Situation>,
+    pub(super) concluded: bool,
+    pub(super) forgotten: bool,
+}
+
+/// A message that a turn sends.
+#[derive(Debug)]
+pub(super) struct Letter {
+    pub(super) to: NodeId,
+    /// Encoded: what goes to several nodes is written once.
+    pub(super) message: Vec<u8>,
+    /// Whether it was ordered before anything changed, and so need not wait for the turn's record.
+    pub(super) early: bool,
+    /// Whether somebody waits for it.
+    pub(super) awaited: bool,
+}
+
+impl Turn {
+    /// Sends a message that is not between replicas' machines.
+    pub(super) fn send(&mut self, to: NodeId, envelope: &Envelope) {
+        self.last = None;
+        let (early, awaited) = (!self.is_recorded(), envelope.is_awaited());
+        self.letters.push(Letter { to, message: envelope.encode(), early, awaited });
+    }
+
+    pub(super) fn send_word(&mut self, id: ExecutionId, to: NodeId, message: replicas::Message) {
+        let same = self.last.as_ref() == Some(&message);
+        let bytes = match self.letters.last().filter(|_| same) {
+            Some(letter) => letter.message.clone(),
+            None => Envelope::Replica(id, message.clone()).encode(),
+        };
+        let is_update = matches!(message, replicas::Message::Update { .. });
+        self.last = Some(message);
+        let early = !self.is_recorded() || (is_update && self.only_extends());
+        self.letters.push(Letter { to, message: bytes, early, awaited: true });
+    }
+
+    /// Whether nothing changed but that the execution went on.
+    fn only_extends(&self) -> bool {
+        matches!(self.changes[..], [replicas::Change::Extended { .. }])
+            && self.adopted.is_none()
+            && self.remnants.is_empty()
+            && self.decisions.is_empty()
+            && self.forgetting.is_none()
+            && !self.begun
+    }
+
+    pub(super) fn is_recorded(&self) -> bool {
+        self.begun
+            || !self.changes.is_empty()
+            || self.adopted.is_some()
+            || self.passed.is_some()
+            || !self.decisions.is_empty()
+            || self.forgetting.is_some()
+            || self.forgotten
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outlast_lineage::Point;
+    use outlast_protocols::two_phase;
+
+    use super::*;
+
+    const ID: ExecutionId = ExecutionId::from_bytes([7; 16]);
+
+    #[test]
+    fn what_is_said_before_anything_changed_need_not_wait_for_the_record() {
+        let mut turn = Turn::default();
+        turn.send(NodeId(2), &Envelope::HasBegun(ID));
+        turn.send_word(ID, NodeId(2), replicas::Message::Inquire);
+        turn.changes.push(replicas::Change::Settled);
+        turn.send_word(ID, NodeId(2), replicas::Message::Want);
+        turn.send(NodeId(2), &Envelope::HasBegun(ID));
+        let early: Vec<bool> = turn.letters.iter().map(|letter| letter.early).collect();
+        assert_eq!(early, [true, true, false, false]);
+    }
+
+    fn extended() -> replicas::Change {
+        let point = Point { author: NodeId(1), epoch: Epoch(1), number: 2 };
+        replicas::Change::Extended { point, progress: 1, ended: false, notes: Vec::new() }
+    }
+
+    fn update() -> replicas::Message {
+        let next = Point { author: NodeId(1), epoch: Epoch(1), number: 2 };
+        let (base, delta) = (None, Vec::new());
+        replicas::Message::Update { base, next, progress: 1, ended: false, urgent: false, delta }
+    }
+
+    #[test]
+    fn an_update_waits_for_what_was_before_its_state_only() {
+        let mut turn = Turn { changes: vec![extended()], ..Turn::default() };
+        turn.send_word(ID, NodeId(2), update());
+        turn.send_word(ID, NodeId(2), replicas::Message::Inquire);
+        let mut first = Turn { begun: true, changes: vec![extended()], ..Turn::default() };
+        first.send_word(ID, NodeId(2), update());
+        let term = replicas::Change::Term(Epoch(2));
+        let mut elected = Turn { changes: vec![term, extended()], ..Turn::default() };
+        elected.send_word(ID, NodeId(2), update());
+        let early = [&turn.letters[0], &turn.letters[1], &first.letters[0], &elected.letters[0]];
+        assert_eq!(early.map(|letter| letter.early), [true, false, false, false]);
+    }
+
+    #[test]
+    fn nobody_waits_to_hear_that_others_forget() {
+        let mut turn = Turn::default();
+        turn.send(NodeId(2), &Envelope::Forgetting(ID, two_phase::Message::Prepared));
+        turn.send_word(ID, NodeId(2), replicas::Message::Inquire);
+        let awaited: Vec<bool> = turn.letters.iter().map(|letter| letter.awaited).collect();
+        assert_eq!(awaited, [false, true]);
+    }
+
+    #[test]
+    fn what_goes_to_several_nodes_is_the_same_to_each() {
+        let mut turn = Turn::default();
+        for node in [1, 2] {
+            turn.send_word(ID, NodeId(node), replicas::Message::Inquire);
+        }
+        assert_eq!(turn.letters[0].message, turn.letters[1].message);
+        turn.send_word(ID, NodeId(3), replicas::Message::Want);
+        assert_ne!(turn.letters[1].message, turn.letters[2].message);
+    }
+}
