@@ -1,7 +1,7 @@
 //! How long nothing happens when the node that leads is killed: from the kill until the next call of
 //! each execution arrives at its service, from another node.
 //!
-//! Three nodes, each a process of its own, hold a number of executions that make one call after the
+//! Some nodes, each a process of its own, hold a number of executions that make one call after the
 //! other. Each node reaches the service at an address of its own, so that it is seen who calls.
 
 use std::collections::BTreeMap;
@@ -20,8 +20,6 @@ use super::members::{self, Member};
 use super::scratch::Scratch;
 use crate::exit::{Exit, Failure};
 
-/// How many nodes hold every execution.
-const REPLICAS: usize = 3;
 /// How often the service is looked at.
 const LOOK: Duration = Duration::from_millis(2);
 /// How long a run may take before it counts as failed.
@@ -44,6 +42,9 @@ do:
 /// Kill the node that leads, and measure when its executions go on elsewhere
 #[derive(clap::Args)]
 pub(super) struct Arguments {
+    /// How many nodes there are; all of them hold every execution
+    #[arg(long, default_value_t = 3)]
+    replicas: usize,
     /// How often to kill
     #[arg(long, default_value_t = 10)]
     runs: usize,
@@ -68,6 +69,7 @@ pub(super) struct Arguments {
 #[serde(rename_all = "camelCase")]
 struct Figures {
     survival: String,
+    replicas: usize,
     runs: usize,
     executions: usize,
     p50_ms: f64,
@@ -95,8 +97,9 @@ struct World {
 
 /// Kills again and again.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    if arguments.runs == 0 || arguments.concurrency == 0 {
-        return Err(Failure::usage("runs and concurrency start at 1").into());
+    if arguments.runs == 0 || arguments.concurrency == 0 || arguments.replicas < 2 {
+        let needs = "runs and concurrency start at 1, and it takes 2 replicas to go on without one";
+        return Err(Failure::usage(needs).into());
     }
     let scratch = Scratch::new(arguments.data.as_deref())?;
     let mut all = Vec::new();
@@ -128,6 +131,7 @@ fn print_figures(
 ) -> anyhow::Result<()> {
     let figures = Figures {
         survival: arguments.survival.clone(),
+        replicas: arguments.replicas,
         runs: arguments.runs,
         executions: all.len(),
         p50_ms: measure::quantile_ms(all, 0.5),
@@ -139,8 +143,9 @@ fn print_figures(
         println!("{}", serde_json::to_string_pretty(&figures)?);
     } else {
         println!(
-            "{}, {} kills, {} executions: p50 {:.0} ms, p99 {:.0} ms, at most {:.0} ms",
+            "{} of {}, {} kills, {} executions: p50 {:.0} ms, p99 {:.0} ms, at most {:.0} ms",
             figures.survival,
+            figures.replicas,
             figures.runs,
             figures.executions,
             figures.p50_ms,
@@ -157,7 +162,7 @@ impl World {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let mut ledgers = Vec::new();
-        for _ in 0..REPLICAS {
+        for _ in 0..arguments.replicas {
             let ledger = runtime.block_on(Ledger::start(Options::default()))?;
             ledger.control(|control| control.all.answer_after_ms = Some(arguments.answer_after));
             ledgers.push(ledger);
@@ -165,7 +170,7 @@ impl World {
         let origin = |number: usize| {
             vec!["--origin".to_owned(), format!("http://service.test={}", ledgers[number].uri(""))]
         };
-        let members = members::cluster(directory, REPLICAS, origin)?;
+        let members = members::cluster(directory, arguments.replicas, origin)?;
         let order = members.iter().map(|member| member.number).collect::<Vec<_>>();
         let mut by_number: BTreeMap<usize, Ledger> = ledgers.into_iter().enumerate().collect();
         let ledgers = order.iter().filter_map(|number| by_number.remove(number)).collect();
@@ -179,11 +184,11 @@ impl World {
         for number in 0..arguments.concurrency {
             let () = first.ask(&Order::Start(Start {
                 workflow: "calls".to_owned(),
-                survival: format!("{}:{REPLICAS}", arguments.survival),
+                survival: format!("{}:{}", arguments.survival, arguments.replicas),
                 input: json!({ "name": format!("execution-{number}"), "numbers": vec![0; CALLS] }),
             }))?;
         }
-        let leader = REPLICAS - 1;
+        let leader = self.members.len() - 1;
         self.until("every execution is under way", |world| {
             arguments.concurrency <= calls_since(&world.ledgers[leader], 0).len()
         })?;

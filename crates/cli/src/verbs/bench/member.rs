@@ -6,7 +6,7 @@
 
 use std::io::{BufRead as _, Write as _};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use outlast_engine::{Ask, Reply, StartAsk, Survival, WorkflowVersion};
@@ -16,7 +16,8 @@ use outlast_node::{Configuration, Node, NodeHandle, random};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use super::{measure, steps};
+use super::load::Account;
+use super::steps;
 use crate::exit::Exit;
 use crate::joining::ClusterArguments;
 use crate::services::ServiceArguments;
@@ -71,23 +72,6 @@ pub(super) struct Start {
     pub(super) input: Json,
 }
 
-/// What clients saw.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Driven {
-    pub(super) seconds: f64,
-    pub(super) latencies: Vec<Duration>,
-}
-
-/// What a node has used since it was started.
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
-pub(super) struct Account {
-    pub(super) cpu: Duration,
-    pub(super) records: u64,
-    pub(super) record_bytes: u64,
-    pub(super) syncs: u64,
-    pub(super) messages: u64,
-}
-
 /// Starts a node and does what it is told until nobody tells it anything any more.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     crate::log::start("warn");
@@ -129,18 +113,18 @@ async fn obey(node: &NodeHandle, cluster: Option<&Cluster>, order: Order) -> any
             Ok(Json::Null)
         }
         Order::Define(text) => Ok(json!(steps::define(node, &text).await?)),
-        Order::Drive(drive) => Ok(serde_json::to_value(driven(node, drive).await?)?),
+        Order::Drive(Drive { clients, duration, survival }) => {
+            let survival = survival.as_deref().map(parsed).transpose()?;
+            let driven = steps::run_clients(node, survival.as_ref(), clients, duration).await?;
+            Ok(serde_json::to_value(driven)?)
+        }
         Order::Start(start) => started(node, start).await,
-        Order::Account => Ok(serde_json::to_value(account(node, cluster).await?)?),
+        Order::Account => {
+            let peers = cluster.map(|cluster| cluster.transport().statistics().peers);
+            let sent = peers.iter().flatten().map(|(_, peer)| peer.sent).sum();
+            Ok(serde_json::to_value(Account::of(node, sent).await?)?)
+        }
     }
-}
-
-async fn driven(node: &NodeHandle, drive: Drive) -> anyhow::Result<Driven> {
-    let Drive { clients, duration, survival } = drive;
-    let survival = survival.map(|text| parsed(&text)).transpose()?;
-    let started = Instant::now();
-    let latencies = steps::run_clients(node, survival.as_ref(), clients, duration).await?;
-    Ok(Driven { seconds: started.elapsed().as_secs_f64(), latencies })
 }
 
 async fn started(node: &NodeHandle, start: Start) -> anyhow::Result<Json> {
@@ -163,16 +147,4 @@ async fn started(node: &NodeHandle, start: Start) -> anyhow::Result<Json> {
 
 fn parsed(survival: &str) -> anyhow::Result<Survival> {
     survival.parse().map_err(anyhow::Error::msg)
-}
-
-async fn account(node: &NodeHandle, cluster: Option<&Cluster>) -> anyhow::Result<Account> {
-    let engine = node.counts().await?.engine;
-    let peers = cluster.map(|cluster| cluster.transport().statistics().peers).unwrap_or_default();
-    Ok(Account {
-        cpu: measure::cpu_time(),
-        records: engine.records,
-        record_bytes: engine.record_bytes,
-        syncs: node.journal().syncs,
-        messages: peers.values().map(|peer| peer.sent).sum(),
-    })
 }

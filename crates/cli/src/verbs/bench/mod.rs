@@ -8,6 +8,7 @@
 
 mod failover;
 mod idle;
+mod load;
 mod measure;
 mod member;
 mod members;

@@ -11,57 +11,34 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use outlast_engine::{Ask, Counters, Reply, StartAsk, Survival, Which, WorkflowVersion};
+use outlast_engine::{Ask, Reply, StartAsk, Survival, Which, WorkflowVersion};
 use outlast_expressions::value;
 use outlast_languages::openworkflow;
 use outlast_node::journal::{FloorReport, bench_floor};
 use outlast_node::{Configuration, Node, NodeHandle, random};
 use serde::{Deserialize, Serialize};
 
+use super::load::{Account, Driven, Load, Table, Throughput, WARMING};
 use super::measure;
 use super::scratch::Scratch;
 use crate::exit::Exit;
 
-/// The first workflows pay for what is made once; so long they are not counted.
-pub(super) const WARMING: Duration = Duration::from_millis(200);
-
 /// Run workflows of durable in-process steps, and the floor: a log that does the same writes
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// How many workflows run at once; several are measured one after the other
-    #[arg(long, value_delimiter = ',', default_value = "1,16,64", value_name = "NUMBERS")]
-    concurrency: Vec<usize>,
-    /// Steps of a workflow
-    #[arg(long, default_value_t = 10)]
-    steps: usize,
-    /// How long each measurement runs
-    #[arg(long, default_value_t = 5)]
-    seconds: u64,
-    /// Where to write: the disk that is measured [default: the system's temporary directory]
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// Print the figures as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    load: Load,
 }
 
 /// The figures of one concurrency.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Figures {
-    concurrency: usize,
-    steps: usize,
-    seconds: f64,
-    workflows: u64,
-    workflows_per_second: f64,
-    steps_per_second: f64,
-    p50_ms: f64,
-    p99_ms: f64,
+    #[serde(flatten)]
+    throughput: Throughput,
     records_per_workflow: f64,
     record_bytes: f64,
     syncs_per_second: f64,
-    /// Processor time of the whole process, the clients included.
-    cpu_seconds: f64,
     steps_per_cpu_second: f64,
     resident_megabytes: Option<f64>,
     floor: FloorReport,
@@ -75,53 +52,34 @@ struct Figures {
 
 /// What the node did while it was measured.
 struct Measured {
-    seconds: f64,
-    latencies: Vec<Duration>,
-    cpu: Duration,
-    records: u64,
-    record_bytes: u64,
-    syncs: u64,
+    driven: Driven,
+    spent: Account,
     resident_megabytes: Option<f64>,
 }
 
 /// Measures every concurrency in turn.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    if arguments.concurrency.contains(&0) || arguments.steps == 0 || arguments.seconds == 0 {
-        return Err(crate::exit::Failure::usage("concurrency, steps and seconds start at 1").into());
+    let load = &arguments.load;
+    let scratch = load.scratch()?;
+    let mut table = Table::new(load, &headings(), line);
+    for concurrency in &load.concurrency {
+        table.add(match load.concurrency.len() {
+            1 => measure_one(load, &scratch, *concurrency)?,
+            _ => measure_apart(load, &scratch, *concurrency)?,
+        });
     }
-    let scratch = Scratch::new(arguments.data.as_deref())?;
-    let mut all = Vec::new();
-    if !arguments.json {
-        println!("{}", headings());
-    }
-    for concurrency in &arguments.concurrency {
-        let figures = match arguments.concurrency.len() {
-            1 => measure_one(arguments, &scratch, *concurrency)?,
-            _ => measure_apart(arguments, &scratch, *concurrency)?,
-        };
-        if !arguments.json {
-            println!("{}", line(&figures));
-        }
-        all.push(figures);
-    }
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&all)?);
-    }
+    table.end()?;
     Ok(Exit::Completed)
 }
 
 /// Measures one concurrency in a process of its own.
-fn measure_apart(
-    arguments: &Arguments,
-    scratch: &Scratch,
-    concurrency: usize,
-) -> anyhow::Result<Figures> {
+fn measure_apart(load: &Load, scratch: &Scratch, concurrency: usize) -> anyhow::Result<Figures> {
     let output = Command::new(std::env::current_exe()?)
         .args(["bench", "steps", "--json", "--data"])
         .arg(scratch.path())
         .args(["--concurrency", &concurrency.to_string()])
-        .args(["--steps", &arguments.steps.to_string()])
-        .args(["--seconds", &arguments.seconds.to_string()])
+        .args(["--steps", &load.steps.to_string()])
+        .args(["--seconds", &load.seconds.to_string()])
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start a process to measure in")?;
@@ -133,62 +91,33 @@ fn measure_apart(
     Ok(figures)
 }
 
-fn measure_one(
-    arguments: &Arguments,
-    scratch: &Scratch,
-    concurrency: usize,
-) -> anyhow::Result<Figures> {
-    let duration = Duration::from_secs(arguments.seconds);
+fn measure_one(load: &Load, scratch: &Scratch, concurrency: usize) -> anyhow::Result<Figures> {
     let directory = scratch.join(&format!("node-{concurrency}"));
-    let measured = measure_node(directory, arguments.steps, concurrency, duration)?;
-    let workflows = measured.latencies.len() as u64;
-    if workflows == 0 {
-        bail!("no workflow ended within {} s; give it more --seconds", arguments.seconds);
-    }
-    let records = measured.records as f64 / workflows as f64;
-    let bytes = measured.record_bytes as f64 / measured.records as f64;
-    let writes = (records.round() as usize, bytes.round() as usize);
+    let Measured { driven, spent, resident_megabytes } =
+        measure_node(directory, load.steps, concurrency, load.duration())?;
+    let throughput = load.throughput(concurrency, driven, spent.cpu)?;
+    let records_per_workflow = spent.records as f64 / throughput.workflows as f64;
+    let record_bytes = spent.bytes_of_a_record();
+    let writes = (records_per_workflow.round() as usize, record_bytes.round() as usize);
     let cpu = measure::cpu_time();
-    let floor = bench_floor(scratch.path(), concurrency, writes.0, writes.1, duration)
+    let floor = bench_floor(scratch.path(), concurrency, writes.0, writes.1, load.duration())
         .context("cannot measure the floor")?;
     let floor_cpu = measure::cpu_time() - cpu;
-    Ok(figures(measured, (floor, floor_cpu), arguments.steps, concurrency))
-}
-
-fn figures(
-    measured: Measured,
-    (floor, floor_cpu): (FloorReport, Duration),
-    steps: usize,
-    concurrency: usize,
-) -> Figures {
-    let workflows = measured.latencies.len() as u64;
-    let (count, seconds) = (workflows as f64, measured.seconds);
-    let cpu_seconds = measured.cpu.as_secs_f64();
-    let steps_per_second = count * steps as f64 / seconds;
-    let floor_steps = (floor.workflows * steps as u64) as f64;
+    let floor_steps = (floor.workflows * load.steps as u64) as f64;
     let floor_steps_per_second = floor_steps / floor.seconds;
-    let p50_ms = measure::quantile_ms(&measured.latencies, 0.5);
-    Figures {
-        concurrency,
-        steps,
-        seconds,
-        workflows,
-        workflows_per_second: count / seconds,
-        steps_per_second,
-        p50_ms,
-        p99_ms: measure::quantile_ms(&measured.latencies, 0.99),
-        records_per_workflow: measured.records as f64 / count,
-        record_bytes: measured.record_bytes as f64 / measured.records as f64,
-        syncs_per_second: measured.syncs as f64 / seconds,
-        cpu_seconds,
-        steps_per_cpu_second: count * steps as f64 / cpu_seconds,
-        resident_megabytes: measured.resident_megabytes,
+    Ok(Figures {
+        records_per_workflow,
+        record_bytes,
+        syncs_per_second: spent.syncs as f64 / throughput.seconds,
+        steps_per_cpu_second: (throughput.workflows * load.steps) as f64 / throughput.cpu_seconds,
+        resident_megabytes,
         floor_steps_per_second,
         floor_steps_per_cpu_second: floor_steps / floor_cpu.as_secs_f64(),
-        p50_to_floor: p50_ms / floor.p50_ms,
-        steps_to_floor: steps_per_second / floor_steps_per_second,
+        p50_to_floor: throughput.p50_ms / floor.p50_ms,
+        steps_to_floor: throughput.steps_per_second / floor_steps_per_second,
+        throughput,
         floor,
-    }
+    })
 }
 
 /// Runs workflows on a node of its own.
@@ -205,45 +134,32 @@ fn measure_node(
     let measured = runtime.block_on(async {
         define(&node, &document(steps)).await?;
         run_clients(&node, None, concurrency, WARMING).await?;
-        let (before, syncs, cpu) =
-            (node.counts().await?.engine, node.journal().syncs, measure::cpu_time());
-        let started = Instant::now();
-        let mut latencies = run_clients(&node, None, concurrency, duration).await?;
-        let seconds = started.elapsed().as_secs_f64();
-        let cpu = measure::cpu_time() - cpu;
-        let after = node.counts().await?.engine;
+        let before = Account::of(&node, 0).await?;
+        let driven = run_clients(&node, None, concurrency, duration).await?;
+        let spent = Account::of(&node, 0).await?.since(&before);
         let resident_megabytes = measure::resident_megabytes("self");
-        latencies.sort_unstable();
-        let Counters { records, record_bytes, .. } = after;
-        anyhow::Ok(Measured {
-            seconds,
-            latencies,
-            cpu,
-            records: records - before.records,
-            record_bytes: record_bytes - before.record_bytes,
-            syncs: node.journal().syncs - syncs,
-            resident_megabytes,
-        })
+        anyhow::Ok(Measured { driven, spent, resident_megabytes })
     });
     runtime.block_on(node.shutdown());
     measured
 }
 
-/// Runs as many clients as asked for, and gives how long each of their workflows took.
+/// Runs as many clients as asked for, and gives what they saw.
 pub(super) async fn run_clients(
     node: &NodeHandle,
     survival: Option<&Survival>,
     concurrency: usize,
     duration: Duration,
-) -> anyhow::Result<Vec<Duration>> {
-    let until = Instant::now() + duration;
+) -> anyhow::Result<Driven> {
+    let started = Instant::now();
+    let until = started + duration;
     let client = || tokio::spawn(client(node.clone(), survival.cloned(), until));
     let clients: Vec<_> = (0..concurrency).map(|_| client()).collect();
     let mut latencies = Vec::new();
     for client in clients {
         latencies.extend(client.await.context("a client ended early")??);
     }
-    Ok(latencies)
+    Ok(Driven { seconds: started.elapsed().as_secs_f64(), latencies })
 }
 
 async fn client(
@@ -318,14 +234,15 @@ fn headings() -> String {
 }
 
 fn line(figures: &Figures) -> String {
+    let throughput = &figures.throughput;
     format!(
         "{:>11} {:>11.0} {:>9.0} {:>8.2} {:>8.2} {:>7.2} {:>11.0} {:>7} | {:>9.2} {:>9.0} {:>11.0} | {:>8.2} {:>9.0}%",
-        figures.concurrency,
-        figures.workflows_per_second,
-        figures.steps_per_second,
-        figures.p50_ms,
-        figures.p99_ms,
-        figures.cpu_seconds,
+        throughput.concurrency,
+        throughput.workflows_per_second,
+        throughput.steps_per_second,
+        throughput.p50_ms,
+        throughput.p99_ms,
+        throughput.cpu_seconds,
         figures.steps_per_cpu_second,
         measure::optional(figures.resident_megabytes, 1),
         figures.floor.p50_ms,
@@ -352,10 +269,8 @@ mod tests {
     #[test]
     fn measures_a_node_and_its_floor() {
         let scratch = Scratch::new(None).unwrap();
-        let arguments =
-            Arguments { concurrency: vec![2], steps: 3, seconds: 1, data: None, json: true };
-        let figures = measure_one(&arguments, &scratch, 2).unwrap();
-        assert!(0 < figures.workflows);
+        let figures = measure_one(&Load::small(), &scratch, 2).unwrap();
+        assert!(0 < figures.throughput.workflows);
         assert!(3.0 <= figures.records_per_workflow, "a step is a record");
         assert!(0.0 < figures.p50_to_floor && 0.0 < figures.steps_to_floor);
     }
