@@ -15,7 +15,7 @@ mod reply;
 mod survival;
 
 pub use ask::{Ask, Filter, ParkedFilter, StartAsk, Which, WorkflowVersion};
-pub use engine::{Engine, RecoveryError, Spoken, Times};
+pub use engine::{Engine, REMNANT_TERMS, RecoveryError, Spoken, Times};
 pub use input::{Caller, Input};
 pub use options::{EngineOptions, Limits, Quota, Retention};
 pub use output::{Action, Output, Report, Subject};

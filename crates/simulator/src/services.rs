@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use outlast_expressions::{Value, value};
-use outlast_lineage::{ExecutionId, NodeId, OperationKey, Time};
+use outlast_lineage::{EffectId, ExecutionId, NodeId, OperationKey, Time};
 use outlast_workflow::{Answer, Fault, FaultKind, Request, Target};
 
 use crate::ledger::{Act, Ledger};
@@ -101,14 +101,16 @@ impl Services {
             let (key, then) = (request.key_text(), operation_of(&request.target));
             format!("key {key} carried {first} and then {then}")
         });
-        let visited = match known.answer.clone().filter(|_| self.deduplicating) {
+        // What a flow says of its activities, it does not say of their undos.
+        let knows_keys = self.deduplicating || request.undo;
+        let visited = match known.answer.clone().filter(|_| knows_keys) {
             Some(answer) => Visited { answer, act: None, repeated: true, finding: None },
             None => self.act(now, node, execution, (request, fails), &known),
         };
         // A key is bound to what was done with it; a refusal did nothing.
         if visited.act.is_some() {
             known.acts += 1;
-            known.answer = Some(visited.answer.clone()).filter(|_| self.deduplicating);
+            known.answer = Some(visited.answer.clone()).filter(|_| knows_keys);
         }
         self.keys.insert(key, known);
         Visited { finding: finding.or(visited.finding), ..visited }
@@ -163,6 +165,16 @@ impl Services {
                 *failures <= FLAKY_FAILURES
             }
             _ => false,
+        }
+    }
+
+    /// What was answered when an effect was done, if it was and stands.
+    pub(crate) fn answer_of(&self, execution: ExecutionId, effect: EffectId) -> Option<Value> {
+        let mut acts = self.ledger.of(execution);
+        let act = acts.find(|act| !act.undo && act.effect == effect && act.undone_by.is_none())?;
+        match &self.keys.get(&Key::Derived(act.key))?.answer {
+            Some(Answer::Succeeded(answer)) => Some(answer.clone()),
+            _ => None,
         }
     }
 

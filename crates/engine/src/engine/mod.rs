@@ -44,7 +44,7 @@ use crate::{
 use certain::Certain;
 use custody::{Alarm, Passed, Peers, Word};
 pub(crate) use custody::{Begin, Forgetting, happenings_of};
-pub use custody::{Spoken, Times};
+pub use custody::{REMNANT_TERMS, Spoken, Times};
 use definitions::Definitions;
 use events::Events;
 use gossip::Gossip;

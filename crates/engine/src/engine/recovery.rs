@@ -358,8 +358,7 @@ impl Recovery<'_> {
             let saved = self.is_saved(Subject::Execution(remnant), position);
             if !saved && self.engine.roster.get(id).is_some() {
                 // Since this record, not since the newest: without it nothing of the line is stored.
-                self.engine.unsaved.mark(Subject::Execution(remnant), position);
-                self.engine.keep_remnant(time, id, *line, state);
+                self.engine.keep_remnant(time, position, id, *line, state);
             }
         }
     }

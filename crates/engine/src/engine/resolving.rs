@@ -11,12 +11,22 @@ use crate::{Caller, ParkedFilter, ParkedItem, Refusal, Reply};
 const CHOICES: [&str; 4] = ["done", "not-done", "retry", "abandon"];
 
 impl Engine {
-    /// What is parked in one execution, which is awake.
+    /// What is parked in one execution, its lost lines included.
     pub(super) fn parked_of(&mut self, id: ExecutionId) -> Vec<ParkedItem> {
+        let lines = self.lines_of(id);
+        lines.into_iter().flat_map(|line| self.parked_on(line)).collect()
+    }
+
+    /// What is parked in one entry. A lost line goes by the name of its execution.
+    fn parked_on(&mut self, id: ExecutionId) -> Vec<ParkedItem> {
+        if !self.wake(id) {
+            return Vec::new();
+        }
+        let execution = self.execution_of(id);
         let entry = self.roster.known(id);
         let program = &entry.defined.program;
         let item = |parked: outlast_workflow::Parked| ParkedItem {
-            execution: id,
+            execution,
             effect: parked.effect,
             task: parked.task,
             place: program.task(parked.task).place.pointer.clone(),
@@ -32,8 +42,20 @@ impl Engine {
         &mut self,
         filter: &ParkedFilter,
     ) -> Result<Vec<ParkedItem>, Refusal> {
+        let items = self.parked_with_entries(filter)?;
+        Ok(items.into_iter().map(|(_, item)| item).collect())
+    }
+
+    /// The same, each with the entry that waits.
+    fn parked_with_entries(
+        &mut self,
+        filter: &ParkedFilter,
+    ) -> Result<Vec<(ExecutionId, ParkedItem)>, Refusal> {
         let executions: Vec<_> = match &filter.which {
-            Some(which) => vec![self.find(which)?],
+            Some(which) => {
+                let id = self.find(which)?;
+                self.lines_of(id)
+            }
             None => self.roster.parked().collect(),
         };
         let mut items = Vec::new();
@@ -47,10 +69,10 @@ impl Engine {
             {
                 continue;
             }
-            self.wake(id);
             let fitting =
                 |item: &ParkedItem| filter.effect.is_none_or(|effect| effect == item.effect);
-            items.extend(self.parked_of(id).into_iter().filter(fitting));
+            let parked = self.parked_on(id).into_iter().filter(fitting);
+            items.extend(parked.map(|item| (id, item)));
             if items.len() >= self.options.limits.page {
                 items.truncate(self.options.limits.page);
                 break;
@@ -67,20 +89,15 @@ impl Engine {
         filter: &ParkedFilter,
         resolution: &Resolution,
     ) -> Result<(), Refusal> {
-        let items = self.parked_items(filter)?;
+        let items = self.parked_with_entries(filter)?;
         if items.is_empty() {
             step.reply(Some(self.position), caller, Reply::Resolved(0));
             return Ok(());
         }
         self.waiters.resolve(caller, items.len());
-        for item in items {
+        for (entry, item) in items {
             let (effect, resolution) = (item.effect, resolution.clone());
-            self.queue(item.execution, |execution| Work::Resolve {
-                execution,
-                effect,
-                resolution,
-                caller,
-            });
+            self.queue(entry, |execution| Work::Resolve { execution, effect, resolution, caller });
         }
         Ok(())
     }

@@ -28,6 +28,8 @@ pub(crate) struct Cluster {
     /// What was delivered: from, to, and the kind of envelope.
     pub(crate) delivered: Vec<(u64, u64, u8)>,
     down: BTreeSet<u64>,
+    /// Nodes whose envelopes of a kind are lost.
+    pub(crate) mute: Vec<(u64, u8)>,
 }
 
 impl Cluster {
@@ -39,6 +41,7 @@ impl Cluster {
             cut: BTreeSet::new(),
             delivered: Vec::new(),
             down: BTreeSet::new(),
+            mute: Vec::new(),
         };
         let all: BTreeSet<NodeId> = (1..=count).map(NodeId).collect();
         for node in &mut cluster.nodes {
@@ -125,10 +128,13 @@ impl Cluster {
                 Some((node.options.node.0, to.0, message))
             });
             let Some((from, to, message)) = next else { return };
-            if self.cut.contains(&(from.min(to), from.max(to))) || self.down.contains(&to) {
+            let kind = kind_of(&message);
+            let lost = self.cut.contains(&(from.min(to), from.max(to)));
+            let lost = lost || self.mute.contains(&(from, kind));
+            if lost || self.down.contains(&to) {
                 continue;
             }
-            self.delivered.push((from, to, kind_of(&message)));
+            self.delivered.push((from, to, kind));
             self.node(to).step(Input::Received { from: NodeId(from), message });
         }
         panic!("the nodes never stop talking");
@@ -215,8 +221,9 @@ fn start_of(program: &Program, id: ExecutionId, survival: Survival) -> Ask {
 
 /// The kinds of envelopes, by their number on the wire.
 pub(crate) mod kind {
+    pub(crate) const BEGIN: u8 = 1;
+    pub(crate) const REPLICA: u8 = 4;
     pub(crate) const PAXOS: u8 = 5;
-    pub(crate) const FORGETTING: u8 = 6;
 }
 
 /// Which variant an envelope is: behind the version, the first element of an array of two.

@@ -54,6 +54,11 @@ pub enum Input {
     },
     /// Effects on lost lines are undone.
     Undone(Vec<EffectId>),
+    /// Effects on lost lines that were to be undone never were.
+    NeverWere(Vec<EffectId>),
+    /// Effects on lost lines that were to be undone are in the decided state, by the same keys at
+    /// providers that act once for each.
+    FoundKept(Vec<EffectId>),
 }
 
 /// How a state is passed on.

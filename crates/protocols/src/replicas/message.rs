@@ -153,7 +153,8 @@ pub enum Message {
         #[n(0)]
         effects: Vec<EffectId>,
     },
-    /// The decided run has the same effects by the same keys (KEEP).
+    /// There is nothing to undo: the decided run has the same effects by the same keys (KEEP), or the
+    /// sender has undone them.
     #[n(13)]
     Keep {
         /// The effects.
@@ -170,6 +171,14 @@ pub enum Message {
     /// Are you primary? Answered with `Lead` or `StoodDown`.
     #[n(15)]
     Inquire,
+    /// Nothing here depends on them any more, but the sender has lost the same effects by the same
+    /// keys, and undoes them for both.
+    #[n(16)]
+    Leave {
+        /// The effects.
+        #[n(0)]
+        effects: Vec<EffectId>,
+    },
 }
 
 /// A whole state, and which one it is.

@@ -32,11 +32,12 @@ mod settling;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use outlast_lineage::{EffectId, Epoch, Head, NodeId, Point, Time};
+use outlast_lineage::{Epoch, Head, NodeId, Point, Time};
 
 pub use input::{Input, Payload, Timer};
 pub use message::{Asked, Choice, Held, Message};
@@ -104,10 +105,8 @@ pub struct Replica {
     wanted: Option<u64>,
     /// The decision that this replica has proposed something for.
     proposed: Option<u32>,
-    /// Who allowed the undo of which effect.
-    allowed: BTreeMap<EffectId, BTreeSet<NodeId>>,
-    /// Effects whose undo was ordered.
-    ordered: BTreeSet<EffectId>,
+    /// What is being sorted out after the decision, in this life.
+    wishes: wishes::Wishes,
     /// Until then, lower candidates get this replica's vote: it tried and could not win.
     yields_until: Time,
     /// How often in a row it asked for votes and did not get enough.
@@ -176,8 +175,7 @@ impl Replica {
             acknowledged: BTreeMap::new(),
             wanted: None,
             proposed: None,
-            allowed: BTreeMap::new(),
-            ordered: BTreeSet::new(),
+            wishes: wishes::Wishes::default(),
             yields_until: Time::from_micros(0),
             failures: 0,
             petition: None,
@@ -224,6 +222,8 @@ impl Replica {
             Input::DecisionWanted { number } => self.want_decision(&mut out, number),
             Input::Decided { instance, choice } => self.decided(&mut out, instance, choice),
             Input::Undone(effects) => self.undone(&mut out, effects),
+            Input::NeverWere(effects) => self.judge_owed(&mut out, Verdict::Void, effects),
+            Input::FoundKept(effects) => self.judge_owed(&mut out, Verdict::Kept, effects),
         }
         out.list
     }
@@ -266,9 +266,10 @@ impl Replica {
             Message::Decided { instance, choice } => self.decided(out, instance, choice),
             Message::MayUndo { instance, choice, effects } => {
                 self.decided(out, instance, choice);
-                self.judge_wish(out, from, effects);
+                self.take_wishes(out, from, effects);
             }
-            Message::Allow { effects } => self.take_permission(out, from, effects),
+            Message::Allow { effects } => self.take_permission(out, from, effects, false),
+            Message::Leave { effects } => self.take_permission(out, from, effects, true),
             Message::Keep { effects } => self.keep(out, effects),
             Message::StoodDown { leader } => self.take_resignation(out, from, leader),
             Message::Inquire => self.answer_inquiry(out, from),
@@ -306,7 +307,10 @@ impl Replica {
                 self.expect_answers(out);
             }
             Role::Backup { leader: None } => self.stand(out),
-            Role::Settling => self.send_again(out),
+            Role::Settling => {
+                self.wishes.rounds = 0;
+                self.send_again(out);
+            }
             _ => {}
         }
     }
@@ -314,7 +318,7 @@ impl Replica {
     fn fence(&mut self, out: &mut Outputs, peer: NodeId) {
         if self.is_peer(peer) && self.fenced.insert(peer) {
             self.lose(out, peer);
-            self.order_undos(out);
+            self.reconsider(out);
         }
     }
 

@@ -3,20 +3,22 @@
 //!
 //! The paper's second algorithm has no base case: nobody used the final state as input, so everybody
 //! would allow everything to be undone. Here an effect is kept if the decided line took its result
-//! up, which its author finds out alone; asking the others serves the order of undoing, and finding
-//! effects that two lines have by the same key.
+//! up, which its author finds out alone; asking the others (`wishes`) serves the order of undoing, and
+//! finding effects that several lines have by the same key.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use outlast_lineage::{EffectId, Epoch, NodeId, OperationKey, Point};
+use outlast_lineage::{EffectId, Epoch, OperationKey};
 
+use super::wishes::LastOwed;
 use super::{
-    Asked, Change, Choice, Held, Message, Output, Outputs, Record, Replica, Role, Situation,
-    Verdict,
+    Change, Choice, Held, Message, Output, Outputs, Record, Remnant, Replica, Role, Situation,
+    Timer, Verdict,
 };
 
-/// How many effects one message asks about.
-const ASKED_MAX: usize = 1000;
+/// How often the time between two questions is doubled at most.
+const DOUBLINGS_MAX: u32 = 4;
 
 impl Replica {
     pub(super) fn decided(&mut self, out: &mut Outputs, instance: u32, choice: Choice) {
@@ -67,10 +69,11 @@ impl Replica {
             self.concluded = true;
             out.list.push(Output::Concluded);
         }
+        self.wishes.rounds = 0;
         let open = |record: &Record| record.verdict.is_none();
         let on_line = self.standing.records.iter().filter(|(_, record)| open(record));
         let mut kept: Vec<EffectId> = on_line.map(|(effect, _)| *effect).collect();
-        let keys = self.kept_keys();
+        let keys = self.settled_keys();
         let same = |record: &Record| record.deduplicated && keys.contains(&record.key);
         let by_key = self.owed().filter(|(_, record)| same(record));
         let by_key: Vec<EffectId> = by_key.map(|(effect, _)| *effect).collect();
@@ -82,148 +85,127 @@ impl Replica {
             self.change(out, Change::Judged { verdict: Verdict::Kept, effects: kept });
         }
         self.ask_about_undos(out);
-        self.order_undos(out);
+        self.reconsider(out);
         self.check_settled(out);
     }
 
-    /// The keys of own effects on the decided line, at providers that act once for each.
-    fn kept_keys(&self) -> BTreeSet<OperationKey> {
-        let records = self.standing.records.values().filter(|record| record.deduplicated);
-        records.map(|record| record.key).collect()
-    }
-
     /// Own effects on lost lines of which nobody knows yet what becomes of them.
-    fn owed(&self) -> impl Iterator<Item = (&EffectId, &Record)> {
+    pub(super) fn owed(&self) -> impl Iterator<Item = (&EffectId, &Record)> {
         let lost = self.standing.remnants.values().flat_map(|remnant| &remnant.records);
         lost.filter(|(_, record)| record.verdict.is_none())
     }
 
-    fn ask_about_undos(&mut self, out: &mut Outputs) {
-        let Some(choice) = self.standing.final_choice().cloned() else { return };
-        let instance = self.standing.decisions - 1;
-        let asked: Vec<Asked> = self
-            .standing
-            .remnants
-            .values()
-            .flat_map(|remnant| {
-                remnant.records.iter().filter_map(|(effect, record)| {
-                    let intended = remnant.lineage.at(record.intended)?;
-                    let key = record.deduplicated.then_some(record.key);
-                    let open = record.verdict.is_none() && !self.ordered.contains(effect);
-                    open.then_some(Asked { effect: *effect, intended, key })
-                })
-            })
-            .collect();
-        if asked.is_empty() {
-            return;
+    /// Something changed on which undos may wait, here or elsewhere.
+    pub(super) fn reconsider(&mut self, out: &mut Outputs) {
+        if self.holds_the_end() {
+            self.order_undos(out);
+            self.answer_wishes(out);
         }
-        for effects in asked.chunks(ASKED_MAX) {
-            let effects = effects.to_vec();
-            let message = Message::MayUndo { instance, choice: choice.clone(), effects };
-            self.tell_all(out, &message);
-        }
-        self.expect_answers(out);
-    }
-
-    /// Another replica wants to undo effects of its own.
-    pub(super) fn judge_wish(&mut self, out: &mut Outputs, from: NodeId, effects: Vec<Asked>) {
-        if !self.holds_the_end() {
-            // What was done here on which line is not sorted out yet.
-            return;
-        }
-        let keys = self.kept_keys();
-        let (mut allow, mut keep) = (Vec::new(), Vec::new());
-        for asked in effects {
-            if asked.key.is_some_and(|key| keys.contains(&key)) {
-                keep.push(asked.effect);
-            } else if self.depends_on(&asked.intended) {
-                out.report(Situation::UndoWithheld);
-            } else {
-                allow.push(asked.effect);
-            }
-        }
-        if !allow.is_empty() {
-            out.send(from, Message::Allow { effects: allow });
-        }
-        if !keep.is_empty() {
-            out.send(from, Message::Keep { effects: keep });
-        }
-    }
-
-    /// Whether an effect of this replica that is still to be undone came after a state.
-    fn depends_on(&self, state: &Point) -> bool {
-        self.standing.remnants.values().any(|remnant| {
-            let later =
-                |record: &Record| record.verdict.is_none() && state.number < record.intended;
-            remnant.lineage.contains(state) && remnant.records.values().any(later)
-        })
-    }
-
-    pub(super) fn take_permission(
-        &mut self,
-        out: &mut Outputs,
-        from: NodeId,
-        effects: Vec<EffectId>,
-    ) {
-        for effect in effects {
-            self.allowed.entry(effect).or_default().insert(from);
-        }
-        self.order_undos(out);
-    }
-
-    pub(super) fn keep(&mut self, out: &mut Outputs, effects: Vec<EffectId>) {
-        let owed: BTreeSet<_> = self.owed().map(|(effect, _)| *effect).collect();
-        let kept: Vec<_> = effects
-            .into_iter()
-            .filter(|effect| owed.contains(effect) && !self.ordered.contains(effect))
-            .collect();
-        if kept.is_empty() {
-            return;
-        }
-        out.report(Situation::KeptByKey);
-        self.change(out, Change::Judged { verdict: Verdict::Kept, effects: kept });
-        self.order_undos(out);
-        self.check_settled(out);
     }
 
     /// Orders what everyone allows, newest first, as long as nothing newer waits.
-    pub(super) fn order_undos(&mut self, out: &mut Outputs) {
-        if !self.holds_the_end() {
-            return;
-        }
-        let everyone: Vec<NodeId> = self.peers().collect();
+    fn order_undos(&mut self, out: &mut Outputs) {
         let mut orders: Vec<(Epoch, Vec<EffectId>)> = Vec::new();
+        let last = self.last_owed();
         for (line, remnant) in &self.standing.remnants {
-            let mut open: Vec<(&EffectId, &Record)> =
-                remnant.records.iter().filter(|(_, record)| record.verdict.is_none()).collect();
-            open.sort_by_key(|(_, record)| std::cmp::Reverse(record.intended));
-            let is_allowed = |effect: &EffectId| {
-                let by = self.allowed.get(effect);
-                everyone.iter().all(|peer| by.is_some_and(|by| by.contains(peer)))
-            };
-            let ready = open
-                .into_iter()
-                .map(|(effect, _)| *effect)
-                .take_while(|effect| self.ordered.contains(effect) || is_allowed(effect))
-                .filter(|effect| !self.ordered.contains(effect));
-            let ready: Vec<EffectId> = ready.collect();
+            let ready = self.ready_on(*line, remnant, &last);
             if !ready.is_empty() {
                 orders.push((*line, ready));
             }
         }
         for (line, effects) in orders {
-            self.ordered.extend(effects.iter().copied());
+            self.wishes.ordered.extend(effects.iter().copied());
             out.list.push(Output::Undo { line, effects });
         }
     }
 
+    /// What may be undone on a lost line now: of the same state each by itself, and nothing older than
+    /// what has to wait, on this line or on another one that went on from there.
+    fn ready_on(&self, line: Epoch, remnant: &Remnant, last: &[LastOwed<'_>]) -> Vec<EffectId> {
+        let open = remnant.records.iter().filter(|(_, record)| record.verdict.is_none());
+        let mut open: Vec<(u64, &EffectId, &Record)> =
+            open.map(|(effect, record)| (self.place(remnant, record), effect, record)).collect();
+        open.sort_by_key(|(place, _, _)| Reverse(*place));
+        let (mut ready, mut waits_at) = (Vec::new(), None);
+        for (place, effect, record) in open {
+            if waits_at.is_some_and(|waits_at| place < waits_at) {
+                break;
+            }
+            if self.wishes.ordered.contains(effect) {
+                continue;
+            }
+            let key = record.deduplicated.then_some(record.key);
+            let state = remnant.lineage.at(record.intended);
+            let waits = last
+                .iter()
+                .filter(|other| other.line != line)
+                .any(|other| state.is_some_and(|state| other.came_after(&state, key)));
+            if !waits && self.may_order(line, effect, record) {
+                ready.push(*effect);
+            } else {
+                waits_at = Some(place);
+            }
+        }
+        ready
+    }
+
+    /// Whether an effect may be undone as far as the others are concerned, and here rather than on
+    /// another line that did the same by the same key.
+    fn may_order(&self, line: Epoch, effect: &EffectId, record: &Record) -> bool {
+        if !self.is_allowed(effect) || self.is_left_to_another(effect) {
+            return false;
+        }
+        if !record.deduplicated {
+            return true;
+        }
+        let newest = self.copies(record.key).max_by_key(|(line, _, copy)| (*line, copy.intended));
+        let is_newest = newest.is_some_and(|(_, copy, _)| copy == effect);
+        is_newest && !self.copies_wait(record.key, Some(line))
+    }
+
     pub(super) fn undone(&mut self, out: &mut Outputs, effects: Vec<EffectId>) {
+        let keys: BTreeSet<OperationKey> = self
+            .owed()
+            .filter(|(effect, record)| record.deduplicated && effects.contains(effect))
+            .map(|(_, record)| record.key)
+            .collect();
+        // What this replica did by the same key in other places is undone with it.
+        let copies = self.owed().filter(|(effect, record)| {
+            record.deduplicated && keys.contains(&record.key) && !effects.contains(effect)
+        });
+        let copies: Vec<EffectId> = copies.map(|(effect, _)| *effect).collect();
+        let judged = self.judge(out, Verdict::Compensated, effects);
+        if self.judge(out, Verdict::Kept, copies) || judged {
+            self.go_on_settling(out);
+        }
+    }
+
+    /// It is known what becomes of effects on lost lines.
+    pub(super) fn judge_owed(
+        &mut self,
+        out: &mut Outputs,
+        verdict: Verdict,
+        effects: Vec<EffectId>,
+    ) {
+        if self.judge(out, verdict, effects) {
+            self.go_on_settling(out);
+        }
+    }
+
+    /// Says whether anything was to be judged.
+    fn judge(&mut self, out: &mut Outputs, verdict: Verdict, effects: Vec<EffectId>) -> bool {
         let owed: BTreeSet<_> = self.owed().map(|(effect, _)| *effect).collect();
         let effects: Vec<_> = effects.into_iter().filter(|it| owed.contains(it)).collect();
         if effects.is_empty() {
-            return;
+            return false;
         }
-        self.change(out, Change::Judged { verdict: Verdict::Compensated, effects });
+        self.change(out, Change::Judged { verdict, effects });
+        true
+    }
+
+    fn go_on_settling(&mut self, out: &mut Outputs) {
+        self.wishes.rounds = 0;
+        self.reconsider(out);
         self.check_settled(out);
     }
 
@@ -236,11 +218,23 @@ impl Replica {
 
     /// Asks again for what has not come: the decided state, or permissions.
     pub(super) fn settle_again(&mut self, out: &mut Outputs) {
+        self.wishes.rounds += 1;
         if !self.holds_the_end() {
             self.tell_all(out, &Message::Want);
-            self.expect_answers(out);
+            self.expect_settling(out);
         } else if !self.standing.settled {
             self.ask_about_undos(out);
+            self.reconsider(out);
+        }
+    }
+
+    /// What was asked for after the decision is asked for again ever more rarely: whoever comes back
+    /// is asked at once, and whoever withholds something says so when it no longer does.
+    pub(super) fn expect_settling(&mut self, out: &mut Outputs) {
+        if !self.resends {
+            self.resends = true;
+            let factor = 1 << self.wishes.rounds.min(DOUBLINGS_MAX);
+            out.timer(Timer::AnswersOverdue, self.setup.patience * factor);
         }
     }
 }

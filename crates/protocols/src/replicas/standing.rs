@@ -83,9 +83,12 @@ pub enum Verdict {
     /// It belongs to the decided run.
     #[n(0)]
     Kept,
-    /// It is undone, or never was.
+    /// It is undone.
     #[n(1)]
     Compensated,
+    /// It never was, so that whoever else did the same by the same key still has to undo it.
+    #[n(2)]
+    Void,
 }
 
 /// A line that was lost.

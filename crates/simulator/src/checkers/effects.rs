@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_engine::Strategy;
+use outlast_engine::{REMNANT_TERMS, Strategy};
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::Outcome;
 
@@ -125,6 +125,9 @@ pub fn a_pivot_runs_in_one_line(calm: &Expectation, world: &World) -> Finding {
 }
 
 /// What was undone was undone after everything that came later in the same line and had to go too.
+///
+/// A run that rolls back does not wait for lines that it may not even reach: what others did on from
+/// its effects, and have not undone when it does, is undone later.
 pub fn undos_come_in_reverse_order(world: &World) -> Finding {
     let ledger = &world.services.ledger;
     for start in &world.client.plan().starts {
@@ -139,7 +142,11 @@ pub fn undos_come_in_reverse_order(world: &World) -> Finding {
                 same_line && later.effect.point.number > earlier.effect.point.number
             };
             let undone_at = ledger.act(*undo_of_earlier).time;
+            let by_run = !is_withdrawal(ledger.act(*undo_of_earlier));
             for (later, undo_of_later) in undone.iter().filter(is_later) {
+                if by_run && is_withdrawal(ledger.act(*undo_of_later)) {
+                    continue;
+                }
                 if later.time < undone_at && *undo_of_later > *undo_of_earlier {
                     let (first, second) = (name(world, earlier), name(world, later));
                     return Err(format!(
@@ -165,6 +172,11 @@ pub fn no_compensation_without_a_fault(calm: &Expectation, world: &World) -> Fin
         }
     }
     Ok(())
+}
+
+/// Whether an act took back what a lost line did, and not what its own run did.
+const fn is_withdrawal(undo: &Act) -> bool {
+    undo.effect.point.epoch.0 >= REMNANT_TERMS
 }
 
 fn standing(world: &World, id: ExecutionId) -> impl Iterator<Item = &Act> {

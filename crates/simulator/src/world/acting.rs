@@ -186,6 +186,7 @@ impl World {
         }
         let reply = match reply {
             Reply::Standing(standing) => return self.takes_standing(place, standing),
+            Reply::Parked(items) => return self.people_hear(place, items),
             other => other,
         };
         match self.client.takes(caller, reply) {

@@ -31,6 +31,7 @@ impl World {
         while self.goes_on() && !is_settled(self) && self.now < until {
             let look = self.now.after(LOOK);
             self.run_until(look);
+            self.people_look();
         }
         let plan = self.client.plan();
         if (0..plan.starts.len()).any(|start| plan.survival(start).is_replicated()) {

@@ -8,6 +8,7 @@ mod failing;
 mod learning;
 mod occurrence;
 mod options;
+mod people;
 mod serving;
 mod watching;
 mod words;
@@ -76,6 +77,8 @@ pub struct World {
     parked: BTreeSet<ExecutionId>,
     /// What each event says, by its source and id.
     told: BTreeMap<String, String>,
+    /// How often people asked something.
+    people: u64,
     /// The names of what can be undone, as far as it was done.
     undoable: BTreeSet<String>,
     /// The keys of calls that can be undone.
@@ -128,6 +131,7 @@ impl World {
             standings: vec![None; options.nodes],
             parked: BTreeSet::new(),
             told: BTreeMap::new(),
+            people: 0,
             undoable: BTreeSet::new(),
             undoable_keys: BTreeSet::new(),
             pivots: BTreeSet::new(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_expressions::Value;
-use outlast_lineage::{BranchId, Digest, EffectId, ExecutionId, Ledger, Time};
+use outlast_lineage::{BranchId, Digest, EffectId, EffectState, ExecutionId, Ledger, Time};
 
 use super::plan::PlanEntry;
 use super::{Activity, Branch, Datum, Execution, Frame, Stage};
@@ -46,6 +46,8 @@ pub struct Withdrawal {
     /// What could be undone and was not asked for, oldest first. Branches that ran side by side
     /// come one after the other.
     pub left: Vec<EffectId>,
+    /// What was undone, or given up by a person; what is in no list never happened, or needs no undo.
+    pub undone: BTreeSet<EffectId>,
     /// What waits for a person; it is owed too, and so is everything before it.
     pub parked: Vec<Parked>,
     /// Children this line had started: the line that was decided on may have them too.
@@ -152,6 +154,8 @@ impl Execution {
         let trunk = &self.branches[&BranchId::TRUNK];
         let now = trunk.frames().iter().find_map(|frame| effect_under_way(&frame.activity));
         withdrawal.owed.extend(now.filter(|effect| !withdrawal.owed.contains(effect)));
+        let undone = self.ledger.iter().filter(|(_, effect)| effect.state == EffectState::Undone);
+        withdrawal.undone.extend(undone.map(|(id, _)| *id));
         Some(withdrawal)
     }
 

@@ -259,7 +259,7 @@ impl Machine<'_> {
             unreachable!("only undos are undone")
         };
         if let PlanEntry::Undo { effect: Some(effect), .. } = &undoing.entry {
-            self.effect_gone(*effect);
+            self.effect_undone(*effect);
         }
         branch.set_data(frame.raw);
         self.happenings.push(Happening::Undone(frame.task));
@@ -381,7 +381,7 @@ impl Machine<'_> {
                 let entry = self.undoing(branch).entry.clone();
                 let frame = branch.pop().expect("an undo has a frame");
                 if let PlanEntry::Undo { effect: Some(effect), .. } = &entry {
-                    self.effect_gone(*effect);
+                    self.effect_undone(*effect);
                 }
                 branch.set_data(frame.raw);
                 self.note_result(branch, &entry, "abandoned");

@@ -5,7 +5,7 @@ use outlast_lineage::{Effect, EffectId, EffectState};
 
 use super::Machine;
 use super::calling::{is_pivot, must_not_repeat};
-use crate::execution::{Branch, Datum};
+use crate::execution::{Branch, Datum, Stage};
 use crate::{EffectNote, Request};
 
 impl Machine<'_> {
@@ -51,6 +51,16 @@ impl Machine<'_> {
     /// It never happened or is undone.
     pub(super) fn effect_gone(&mut self, id: EffectId) {
         self.settle_effect(id);
+        self.effects.push(EffectNote::Gone { effect: id });
+    }
+
+    /// It is undone. A lost line remembers that: whoever did the same by the same key must not undo it
+    /// again.
+    pub(super) fn effect_undone(&mut self, id: EffectId) {
+        if self.execution.head.stage != Stage::Withdrawing {
+            return self.effect_gone(id);
+        }
+        self.raise_effect(id, EffectState::Undone);
         self.effects.push(EffectNote::Gone { effect: id });
     }
 

@@ -152,7 +152,7 @@ impl Engine {
             Output::Apply(passed) => self.apply_passed(id, passed, turn),
             Output::Spare(line) => {
                 let copy = self.roster.known(id).held_state();
-                self.keep_remnant(step.now, id, line, &copy);
+                self.keep_remnant(step.now, self.position.next(), id, line, &copy);
                 turn.remnants.push((line, copy.into()));
             }
             Output::Adopt { state, remnant } => {

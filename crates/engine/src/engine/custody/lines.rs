@@ -1,8 +1,8 @@
 //! Lines: where answers belong, and what becomes of a line that was lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_lineage::{Digester, EffectId, Epoch, ExecutionId, Time};
+use outlast_lineage::{Digester, EffectId, Epoch, ExecutionId, OperationKey, Time};
 use outlast_protocols::replicas::Input;
 use outlast_workflow::{Author, Event, Ticket};
 
@@ -11,10 +11,10 @@ use super::super::running::is_nothing;
 use super::super::{Cause, Engine, Step, Work};
 use super::turn::Turn;
 use super::{Custody, HeldBack, Remnant, Word};
-use crate::{Action, RecordKind, Subject};
+use crate::{Action, Position, RecordKind, Subject};
 
-/// Terms of remnants lie above those of primaries, which count failovers.
-const REMNANT_TERMS: u64 = 1 << 40;
+/// Lost lines undo what they did in terms that lie above those of primaries, which count failovers.
+pub const REMNANT_TERMS: u64 = 1 << 40;
 
 impl Engine {
     /// Names the place where answers to the calls of the line that begins are sent.
@@ -47,6 +47,16 @@ impl Engine {
             Some(Custody::Remnant(remnant)) => remnant.of,
             _ => id,
         }
+    }
+
+    /// An execution and its lost lines, as entries of this node.
+    pub(in crate::engine) fn lines_of(&self, id: ExecutionId) -> Vec<ExecutionId> {
+        let custody = self.roster.get(id).and_then(|entry| entry.custody.as_ref());
+        let Some(Custody::Replica(holding)) = custody else { return vec![id] };
+        let lost = holding.replica.standing().remnants.keys();
+        let lost = lost.map(|line| self.remnant_id(id, *line));
+        let lost = lost.filter(|remnant| self.roster.get(*remnant).is_some());
+        std::iter::once(id).chain(lost).collect()
     }
 
     /// Whose calls are answered at an address.
@@ -93,7 +103,7 @@ impl Engine {
     ) {
         if let Some(line) = remnant {
             let before = self.roster.known(id).held_state();
-            self.keep_remnant(step.now, id, line, &before);
+            self.keep_remnant(step.now, self.position.next(), id, line, &before);
             turn.remnants.push((line, before.into()));
         }
         self.quiet(id);
@@ -105,10 +115,12 @@ impl Engine {
         turn.adopted = Some(state.into());
     }
 
-    /// Keeps a line that was lost, or goes on without what is in the air on it.
+    /// Keeps a line that was lost, or goes on without what is in the air on it, as the record at a
+    /// position says.
     pub(in crate::engine) fn keep_remnant(
         &mut self,
         now: Time,
+        position: Position,
         id: ExecutionId,
         line: Epoch,
         state: &[u8],
@@ -147,7 +159,7 @@ impl Engine {
         if let Some(address) = address {
             self.addresses.insert(address, remnant);
         }
-        self.unsaved.mark(Subject::Execution(remnant), self.position.next());
+        self.unsaved.mark(Subject::Execution(remnant), position);
         self.queue(remnant, |execution| Work::Advance { execution, event: Event::LineLost });
         // What came since this replica stopped says what became of the calls of this line.
         for event in late {
@@ -225,16 +237,48 @@ impl Engine {
         line: Epoch,
         effects: Vec<EffectId>,
     ) {
+        let keys = self.keys_of_lost_line(id, line);
+        let decided: BTreeSet<OperationKey> =
+            self.roster.known(id).execution().ledger().iter().map(|(_, done)| done.key).collect();
+        let is_kept = |effect: &EffectId| keys.get(effect).is_some_and(|key| decided.contains(key));
+        let (kept, effects): (Vec<_>, Vec<_>) = effects.into_iter().partition(is_kept);
+        self.tell_of_effects(id, kept, Input::FoundKept);
         let remnant = self.remnant_id(id, line);
         let Some(entry) = self.roster.get_mut(remnant) else {
             // Nothing is left of it: what it did is undone.
-            let word = Word::Replica(Box::new(Input::Undone(effects)));
-            return self.queue(id, |execution| Work::Custody { execution, word });
+            return self.tell_of_effects(id, effects, Input::Undone);
         };
         if let Some(Custody::Remnant(remnant)) = &mut entry.custody {
             remnant.asked.extend(effects);
         }
         self.queue(remnant, Work::Withdraw);
+    }
+
+    /// The keys of what this node did on a lost line at providers that act once for each. If the
+    /// decided run did the same by the same key, its author says so; one that is gone cannot, but
+    /// what it did is in the state that all hold.
+    fn keys_of_lost_line(
+        &mut self,
+        id: ExecutionId,
+        line: Epoch,
+    ) -> BTreeMap<EffectId, OperationKey> {
+        let Some(holding) = self.holding(id) else { return BTreeMap::new() };
+        let remnant = holding.replica.standing().remnants.get(&line);
+        let records = remnant.into_iter().flat_map(|remnant| &remnant.records);
+        let deduplicated = records.filter(|(_, record)| record.deduplicated);
+        deduplicated.map(|(effect, record)| (*effect, record.key)).collect()
+    }
+
+    fn tell_of_effects(
+        &mut self,
+        id: ExecutionId,
+        effects: Vec<EffectId>,
+        what: fn(Vec<EffectId>) -> Input,
+    ) {
+        if !effects.is_empty() {
+            let word = Word::Replica(Box::new(what(effects)));
+            self.queue(id, |execution| Work::Custody { execution, word });
+        }
     }
 
     /// Has a remnant undo what it was asked to.
@@ -264,10 +308,10 @@ impl Engine {
             custody.asked.iter().copied().filter(|effect| !owed.contains(effect)).collect();
         custody.asked.retain(|effect| owed.contains(effect));
         let of = custody.of;
-        if !done.is_empty() {
-            let word = Word::Replica(Box::new(Input::Undone(done)));
-            self.queue(of, |execution| Work::Custody { execution, word });
-        }
+        let (undone, void): (Vec<_>, Vec<_>) =
+            done.into_iter().partition(|effect| withdrawal.undone.contains(effect));
+        self.tell_of_effects(of, undone, Input::Undone);
+        self.tell_of_effects(of, void, Input::NeverWere);
     }
 
     /// All that this node did is kept or undone: its lost lines are no longer needed.

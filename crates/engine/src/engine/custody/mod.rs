@@ -29,6 +29,7 @@ use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
 use outlast_workflow::{Answer, Command, Event, Fault, FaultKind, Ticket};
 
+pub use lines::REMNANT_TERMS;
 pub(super) use peers::Peers;
 pub(super) use restoring::Stored;
 pub use wire::Spoken;

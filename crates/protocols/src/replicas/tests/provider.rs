@@ -35,12 +35,25 @@ impl Provider {
         }
     }
 
-    pub(super) fn undo(&mut self, effect: EffectId) {
-        let called = self.calls[&effect].pivot && self.happened.contains(&effect);
-        assert!(!called, "{effect:?} is a pivot that ran, and was to be undone");
-        if !self.undone.contains(&effect) {
-            self.undone.push(effect);
+    /// Undoes an effect. What was done by the same key is undone with it, so nobody else does; those
+    /// who are gone may have.
+    pub(super) fn undo(&mut self, effect: EffectId, gone: &BTreeSet<NodeId>) {
+        let called = &self.calls[&effect];
+        let ran = called.pivot && self.happened.contains(&effect);
+        assert!(!ran, "{effect:?} is a pivot that ran, and was to be undone");
+        // Its author may have died before it could write that down.
+        if self.undone.contains(&effect) {
+            return;
         }
+        let is_gone = |effect: &EffectId| gone.contains(&effect.point.author);
+        let same = self.undone.iter().find(|other| {
+            let other = &self.calls[*other];
+            called.deduplicated && other.deduplicated && other.key == called.key
+        });
+        if let Some(other) = same.filter(|other| !is_gone(other) && !is_gone(&effect)) {
+            panic!("{effect:?} is the same operation as {other:?}, which is undone");
+        }
+        self.undone.push(effect);
     }
 
     /// The net effects are those of the decided run, each once: with deduplicating providers one
@@ -79,14 +92,20 @@ impl Provider {
         })
     }
 
-    /// Nothing is undone before what started from its result. (Copies of one operation at a
-    /// deduplicating provider are one effect with several places in the order, and left out.)
-    pub(super) fn assert_undone_in_order(&self) {
+    /// Nothing is undone before what started from its result, or from the result of the same operation
+    /// on another line.
+    pub(super) fn assert_undone_in_order(&self, gone: &BTreeSet<NodeId>) {
         for (position, effect) in self.undone.iter().enumerate() {
+            let called = &self.calls[effect];
+            let is_copy = |other: &EffectId| {
+                let other_call = &self.calls[other];
+                let same = called.deduplicated && other_call.key == called.key;
+                other == effect || (same && other_call.deduplicated)
+            };
             for later in &self.undone[position + 1..] {
-                let out_of_order = self.calls[later].after.contains(effect)
+                let out_of_order = self.calls[later].after.iter().any(is_copy)
                     && self.happened.contains(later)
-                    && !self.calls[effect].deduplicated;
+                    && !gone.contains(&later.point.author);
                 assert!(!out_of_order, "{later:?} depends on {effect:?}, which was undone first");
             }
         }

@@ -147,7 +147,7 @@ fn assert_settled(world: &mut World) {
     }
     let flow = world.owners().next().expect("someone is left").disk.flow.clone();
     world.provider.assert_net_effects_are_those_of(&flow, &world.gone);
-    world.provider.assert_undone_in_order();
+    world.provider.assert_undone_in_order(&world.gone);
 }
 
 fn one_world(seed: u64) -> World {

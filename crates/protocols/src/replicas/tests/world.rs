@@ -292,11 +292,15 @@ impl World {
             Event::Act(effect) => self.provider.act(effect),
             Event::Answer { node, life, index, effect } => self.answer(node, life, index, effect),
             Event::Undone { node, life, effect } => {
-                if self.gone.is_empty() || !self.is_kept_by_the_gone(node, effect) {
-                    self.provider.undo(effect);
+                let kept = self.is_in_the_decided_state(node, effect);
+                if !kept {
+                    self.provider.undo(effect, &self.gone);
                 }
                 if self.seats[&node].life == life {
-                    self.tell(node, Input::Undone(vec![effect]));
+                    let effects = vec![effect];
+                    let input =
+                        if kept { Input::FoundKept(effects) } else { Input::Undone(effects) };
+                    self.tell(node, input);
                 }
             }
             Event::Tick => self.tick(),
@@ -306,7 +310,7 @@ impl World {
 
     /// What a replica that is lost for good did on the decided run, no other replica knows by key:
     /// the owner finds it in the decided state.
-    fn is_kept_by_the_gone(&self, node: NodeId, effect: EffectId) -> bool {
+    fn is_in_the_decided_state(&self, node: NodeId, effect: EffectId) -> bool {
         let called = &self.provider.calls[&effect];
         let owner = self.seats[&node].owner.as_ref();
         let mut kept = owner.into_iter().flat_map(|owner| owner.disk.flow.done());
