@@ -10,14 +10,18 @@ impl Replica {
         if self.standing.final_choice().is_some() {
             return self.conclude(out);
         }
-        if self.setup.mode == Mode::Active {
+        let is_active = self.setup.mode == Mode::Active;
+        // On a line that cannot count any more, whatever it did would have to be undone.
+        if is_active && self.is_on_pinned_line(&self.standing.head) {
             let term = Epoch(self.standing.term.0 + 1);
             self.change(out, Change::Term(term));
             return self.lead(out, term);
         }
         self.role = Role::Backup { leader: None };
         self.tell_all(out, &Message::RecoveryRequest { head: self.standing.head.clone() });
-        out.timer(Timer::RetryElection, self.setup.election_wait);
+        if !is_active {
+            out.timer(Timer::RetryElection, self.setup.election_wait);
+        }
     }
 
     pub(super) fn help_recovery(&mut self, out: &mut Outputs, from: NodeId, head: &Head) {

@@ -142,9 +142,10 @@ pub fn undos_come_in_reverse_order(world: &World) -> Finding {
                 same_line && later.effect.point.number > earlier.effect.point.number
             };
             let undone_at = ledger.act(*undo_of_earlier).time;
-            let by_run = !is_withdrawal(ledger.act(*undo_of_earlier));
+            let earlier_undo = ledger.act(*undo_of_earlier);
             for (later, undo_of_later) in undone.iter().filter(is_later) {
-                if by_run && is_withdrawal(ledger.act(*undo_of_later)) {
+                let later_undo = ledger.act(*undo_of_later);
+                if !is_withdrawal(earlier_undo) && is_debt(later, later_undo, earlier_undo) {
                     continue;
                 }
                 if later.time < undone_at && *undo_of_later > *undo_of_earlier {
@@ -177,6 +178,13 @@ pub fn no_compensation_without_a_fault(calm: &Expectation, world: &World) -> Fin
 /// Whether an act took back what a lost line did, and not what its own run did.
 const fn is_withdrawal(undo: &Act) -> bool {
     undo.effect.point.epoch.0 >= REMNANT_TERMS
+}
+
+/// Whether an act was undone by its author as what is left of a line that was lost, while another node
+/// rolled back the run. An undo that was under way when its line was lost goes on as it was.
+fn is_debt(act: &Act, undo: &Act, of_run: &Act) -> bool {
+    let by_author = undo.node == act.effect.point.author && undo.node != of_run.node;
+    is_withdrawal(undo) || by_author
 }
 
 fn standing(world: &World, id: ExecutionId) -> impl Iterator<Item = &Act> {

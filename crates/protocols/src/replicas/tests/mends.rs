@@ -379,3 +379,19 @@ fn an_active_replica_waits_for_nobody() {
     advance(&mut replica, 1, vec![Note::Done { effect: own, cost: 5.0 }]);
     assert!(replica.may_leave(2));
 }
+
+/// Seen in a world of five: a replica whose line could not count any more executed on after a restart,
+/// and everything it did was undone.
+#[test]
+fn who_runs_alone_does_not_go_on_with_a_line_that_cannot_count() {
+    let mut replica = begun(active(3, 3));
+    let open = effect(3, 1, 1);
+    advance(&mut replica, 0, vec![intended(open, "a", false)]);
+    let choice = Choice { lineage: line(&[(2, 1, 4)]), is_final: false };
+    replica.step(NOW, Input::Decided { instance: 0, choice });
+    assert_eq!(replica.leads(), None, "another line was chosen");
+    let mut again = Replica::restored(active(3, 3), replica.standing().clone());
+    let outputs = again.step(NOW, Input::Restarted);
+    assert_eq!(again.leads(), None);
+    assert!(matches!(said_to(&outputs, 2)[..], [Message::RecoveryRequest { .. }]));
+}
