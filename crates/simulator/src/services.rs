@@ -107,10 +107,11 @@ impl Services {
             Some(answer) => Visited { answer, act: None, repeated: true, finding: None },
             None => self.act(now, node, execution, (request, fails), &known),
         };
-        // A key is bound to what was done with it; a refusal did nothing.
+        // A key is bound to what was done with it; a refusal did nothing. Services that do not go by
+        // keys remember too, for people who ask.
         if visited.act.is_some() {
             known.acts += 1;
-            known.answer = Some(visited.answer.clone()).filter(|_| knows_keys);
+            known.answer = Some(visited.answer.clone());
         }
         self.keys.insert(key, known);
         Visited { finding: finding.or(visited.finding), ..visited }
