@@ -245,8 +245,9 @@ impl Engine {
 
     /// Everything about one execution.
     pub(super) fn detail(&mut self, id: ExecutionId) -> Box<Detail> {
-        self.wake(id);
+        // Its lost lines are woken for this, which may put others to sleep.
         let parked = self.parked_of(id);
+        self.wake(id);
         let entry = self.roster.known(id);
         let execution = entry.execution();
         Box::new(Detail {
