@@ -135,7 +135,7 @@ fn no_majority_anywhere_and_one_run_remains() {
 fn a_primary_without_a_majority_pauses_for_its_budget_and_says_so() {
     let survival =
         Survival { budget: Some(1.0), votes: 1, ..Survival::new(Strategy::PartitionTolerant, 3) };
-    let mut world = World::new(options(3, &["isolate@0.03+4:3"]), costly_line(&survival));
+    let mut world = World::new(options(3, &["isolate@0.1+4:3"]), costly_line(&survival));
     let phase_of = |world: &World, place: usize| {
         let engine = world.machines[place].node.engine().unwrap();
         engine.phases().next().map(|(_, phase)| phase)

@@ -56,6 +56,57 @@ fn killed_and_back(cluster: &mut Cluster, line: &Line, execution: &str) {
     assert_eq!(line.one_run_remains(cluster), 0, "a provider that knows keys acted once");
 }
 
+/// Nobody is left to agree with: the others stand still from before the last answer on.
+#[test]
+fn the_primary_is_killed_while_it_waits_for_the_others_to_agree() {
+    in_a_sandbox(|| {
+        let mut cluster = Cluster::of(3);
+        cluster.answer_after(Duration::from_millis(500));
+        let line = Line::new("agreeing", STEPS, Provider::Keyed);
+        let execution = cluster.start(&line.document(), "partition-tolerant:3:1");
+        line.until_done(&cluster, STEPS);
+        let (backups, primary) = cluster.nodes.split_at(2);
+        backups.iter().for_each(|backup| backup.signal("STOP"));
+        until("the last call is answered", || cluster.ledger.traffic().answered == STEPS as u64);
+        pause(Duration::from_millis(200));
+        assert_eq!(primary[0].show(&execution)["condition"], "running", "nobody agreed to the end");
+        cluster.nodes[2].kill();
+        cluster.nodes[..2].iter().for_each(|backup| backup.signal("CONT"));
+        cluster.completes(&execution);
+        cluster.nodes[2].start(None);
+        cluster.all_connected();
+        cluster.completes(&execution);
+        assert_eq!(line.one_run_remains(&cluster), 0, "a provider that knows keys acted once");
+    });
+}
+
+/// Forgetting takes all of them, and one stands still.
+#[test]
+fn the_primary_is_killed_while_it_waits_for_the_others_to_forget() {
+    in_a_sandbox(|| {
+        let mut cluster = Cluster::of(3);
+        cluster.answer_slowly();
+        let line = Line::new("forgetting", STEPS, Provider::Keyed);
+        let execution = cluster.start(&line.document(), "partition-tolerant:3:1");
+        line.until_done(&cluster, 2);
+        cluster.nodes[0].signal("STOP");
+        until("the run is decided on", || {
+            cluster.nodes[2].show(&execution)["condition"] == "completed"
+        });
+        pause(Duration::from_millis(200));
+        assert!(cluster.nodes[2].holds(&execution), "nobody forgets before all can");
+        cluster.nodes[2].kill();
+        cluster.nodes[0].signal("CONT");
+        cluster.nodes[2].start(None);
+        cluster.all_connected();
+        cluster.completes(&execution);
+        for node in &cluster.nodes {
+            until("all have forgotten", || !node.holds(&execution));
+        }
+        assert_eq!(line.one_run_remains(&cluster), 0, "a provider that knows keys acted once");
+    });
+}
+
 #[test]
 fn whoever_undoes_is_killed_meanwhile_and_undoes_the_rest_when_it_is_back() {
     in_a_sandbox(|| killed_while_undoing(|undoing| undoing));

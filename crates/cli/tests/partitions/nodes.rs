@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often something is looked at again.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long a slow call takes to be answered.
-const ANSWER_MS: u64 = 60;
+const ANSWER: Duration = Duration::from_millis(60);
 
 /// Where the ledger runs, and where waiting is done.
 static RUNTIME: LazyLock<Runtime> =
@@ -180,7 +180,13 @@ impl Cluster {
 
     /// Has calls answered only after a while, so that what is to break breaks in the middle of them.
     pub(crate) fn answer_slowly(&self) {
-        self.ledger.control(|control| control.all.answer_after_ms = Some(ANSWER_MS));
+        self.answer_after(ANSWER);
+    }
+
+    /// Has calls answered a time after they have had their effect.
+    pub(crate) fn answer_after(&self, time: Duration) {
+        let time = u64::try_from(time.as_millis()).unwrap();
+        self.ledger.control(|control| control.all.answer_after_ms = Some(time));
     }
 
     /// Has calls answered at once again: now it may end.
@@ -253,6 +259,16 @@ impl Node {
 
     fn address(&self) -> SocketAddr {
         SocketAddr::new(self.ip(), 7180)
+    }
+
+    /// What it knows of an execution.
+    pub(crate) fn show(&self, execution: &str) -> Json {
+        self.ask("GET", &format!("/v1/executions/{execution}"), &Json::Null).1
+    }
+
+    /// Whether it is a replica of an execution and has not forgotten that yet.
+    pub(crate) fn holds(&self, execution: &str) -> bool {
+        self.show(execution)["nodes"].is_array()
     }
 
     /// Asks the API.
