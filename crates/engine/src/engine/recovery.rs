@@ -220,8 +220,8 @@ impl Recovery<'_> {
             changed: header.changed,
             condition: header.condition,
             position: header.position,
-            timers: header.timers,
-            // Whoever leads listens, and nobody does yet.
+            // Whoever leads sets timers and listens, and nobody does yet.
+            timers: if in_others_hands { Vec::new() } else { header.timers },
             subscriptions: if in_others_hands { Vec::new() } else { header.subscriptions },
             cancel_wanted: header.cancel_wanted,
             held: header.held,

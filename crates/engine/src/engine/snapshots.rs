@@ -145,7 +145,7 @@ impl Unsaved {
 impl Engine {
     /// Orders snapshots of what has been unsaved for longest.
     pub(super) fn snapshot(&mut self, step: &mut Step, max: usize) {
-        let mut over = Vec::new();
+        let (mut over, mut saved) = (Vec::new(), false);
         for _ in 0..max {
             let Some((_, subject)) = self.unsaved.first() else { break };
             self.unsaved.clear(&subject);
@@ -155,15 +155,24 @@ impl Engine {
             {
                 over.push((*id, header.position));
             }
-            let snapshot = Snapshot { as_of: self.position, content };
-            let action =
-                Action::Snapshot { subject, as_of: self.position, bytes: snapshot.encode() };
-            step.order(Some(self.position), action);
+            saved = true;
+            self.order_snapshot(step, subject, content);
+        }
+        // What changed may all be gone by now. The journal is cut behind it all the same, so
+        // something must say how far it had come.
+        if !saved && let Some(content) = self.content_of(step, Subject::Node) {
+            self.order_snapshot(step, Subject::Node, content);
         }
         self.unsaved.leaving.push_back(over);
         let replay_from =
             self.unsaved.first().map_or(self.position.next(), |(position, _)| position);
         step.order(Some(self.position), Action::Compactable { replay_from });
+    }
+
+    fn order_snapshot(&self, step: &mut Step, subject: Subject, content: Content) {
+        let as_of = self.position;
+        let bytes = Snapshot { as_of, content }.encode();
+        step.order(Some(as_of), Action::Snapshot { subject, as_of, bytes });
     }
 
     fn content_of(&mut self, step: &Step, subject: Subject) -> Option<Content> {
