@@ -71,7 +71,9 @@ impl Nodes {
         engine.assert_invariants();
         for output in outputs {
             match output.action {
-                Action::Send { to, message } => self.sent.push_back((node, to, message)),
+                Action::Send { to, message } | Action::Mention { to, message } => {
+                    self.sent.push_back((node, to, message));
+                }
                 Action::Reply { caller, reply } => drop(self.replies.insert((node, caller), reply)),
                 Action::Call { execution, ticket, .. } => {
                     self.calls.push_back((node, execution, ticket));

@@ -3,10 +3,9 @@
 //! All machines of an execution write into the same turn, in their order. What changes becomes one
 //! record; what is said waits for it, unless it was ordered before anything changed.
 //!
-//! An update does not wait for the record of its own state either: disks of primary and backups then
-//! write at the same time. If the primary crashes before its own has it, it comes back with less than
-//! its backups, which is nothing new to them; nothing was done in that state, because calls do wait;
-//! and nobody else gets its name, because the primary goes on in another term or not at all.
+//! An update waits too, although backups could write at the same time as their primary: if the primary
+//! crashed before it had written what it sent, the others would know of a state in which an effect of
+//! its own was taken up, and it would take that effect for one that was lost, and undo it.
 
 use std::collections::BTreeSet;
 
@@ -71,20 +70,9 @@ impl Turn {
             Some(letter) => letter.message.clone(),
             None => Envelope::Replica(id, message.clone()).encode(),
         };
-        let is_update = matches!(message, replicas::Message::Update { .. });
         self.last = Some(message);
-        let early = !self.is_recorded() || (is_update && self.only_extends());
+        let early = !self.is_recorded();
         self.letters.push(Letter { to, message: bytes, early, awaited: true });
-    }
-
-    /// Whether nothing changed but that the execution went on.
-    fn only_extends(&self) -> bool {
-        matches!(self.changes[..], [replicas::Change::Extended { .. }])
-            && self.adopted.is_none()
-            && self.remnants.is_empty()
-            && self.decisions.is_empty()
-            && self.forgetting.is_none()
-            && !self.begun
     }
 
     pub(super) fn is_recorded(&self) -> bool {
@@ -119,29 +107,23 @@ mod tests {
         assert_eq!(early, [true, true, false, false]);
     }
 
-    fn extended() -> replicas::Change {
-        let point = Point { author: NodeId(1), epoch: Epoch(1), number: 2 };
-        replicas::Change::Extended { point, progress: 1, ended: false, notes: Vec::new() }
-    }
-
-    fn update() -> replicas::Message {
-        let next = Point { author: NodeId(1), epoch: Epoch(1), number: 2 };
-        let (base, delta) = (None, Vec::new());
-        replicas::Message::Update { base, next, progress: 1, ended: false, urgent: false, delta }
-    }
-
     #[test]
-    fn an_update_waits_for_what_was_before_its_state_only() {
-        let mut turn = Turn { changes: vec![extended()], ..Turn::default() };
-        turn.send_word(ID, NodeId(2), update());
-        turn.send_word(ID, NodeId(2), replicas::Message::Inquire);
-        let mut first = Turn { begun: true, changes: vec![extended()], ..Turn::default() };
-        first.send_word(ID, NodeId(2), update());
-        let term = replicas::Change::Term(Epoch(2));
-        let mut elected = Turn { changes: vec![term, extended()], ..Turn::default() };
-        elected.send_word(ID, NodeId(2), update());
-        let early = [&turn.letters[0], &turn.letters[1], &first.letters[0], &elected.letters[0]];
-        assert_eq!(early.map(|letter| letter.early), [true, false, false, false]);
+    fn an_update_waits_for_the_record_of_its_state() {
+        let next = Point { author: NodeId(1), epoch: Epoch(1), number: 2 };
+        let notes = Vec::new();
+        let extended = replicas::Change::Extended { point: next, progress: 1, ended: false, notes };
+        let mut turn = Turn { changes: vec![extended], ..Turn::default() };
+        let (base, delta) = (None, Vec::new());
+        let update = replicas::Message::Update {
+            base,
+            next,
+            progress: 1,
+            ended: false,
+            urgent: false,
+            delta,
+        };
+        turn.send_word(ID, NodeId(2), update);
+        assert!(!turn.letters[0].early);
     }
 
     #[test]
