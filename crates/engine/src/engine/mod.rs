@@ -423,6 +423,9 @@ impl Engine {
             let entry = self.roster.get(*execution).expect("a timer belongs to an execution");
             assert!(entry.timers.contains(&(*ticket, *at)), "a timer is one that was set");
         }
+        for target in self.addresses.values() {
+            assert!(self.roster.get(*target).is_some(), "answers are sent to somebody");
+        }
         for (id, entry) in self.roster.iter() {
             assert!(entry.position <= self.position, "{id} is not ahead of the journal");
             let ended = entry.condition.is_end();

@@ -251,11 +251,12 @@ impl Engine {
             self.custody_alarms.remove(&(at, id, alarm));
         }
         self.custodies.remove(&id);
-        self.addresses.retain(|_, target| *target != id);
+        self.close_address(holding.address, id);
         for line in holding.replica.standing().remnants.keys() {
             let remnant = self.remnant_id(id, *line);
-            self.addresses.retain(|_, target| *target != remnant);
-            if self.roster.get(remnant).is_some() {
+            if let Some(entry) = self.roster.get(remnant) {
+                let address = entry.remnant().and_then(|remnant| remnant.address);
+                self.close_address(address, remnant);
                 self.queue_own(Work::DropRemnant(remnant));
             }
         }

@@ -24,13 +24,19 @@ impl Engine {
         let Some(holding) = self.holding(id) else { return };
         let Some(term) = holding.replica.leads() else { return };
         let address = derived("line", id, node.0, term, life);
-        if let Some(before) = holding.address.replace(address) {
-            // What was asked for before is asked for again, or belongs to a remnant.
-            if self.addresses.get(&before) == Some(&id) {
-                self.addresses.remove(&before);
-            }
-        }
+        // What was asked for before is asked for again, or belongs to a remnant.
+        let before = holding.address.replace(address);
+        self.close_address(before, id);
         self.addresses.insert(address, id);
+    }
+
+    /// Answers sent to an address are no longer for an entry, if they still were.
+    pub(super) fn close_address(&mut self, address: Option<ExecutionId>, of: ExecutionId) {
+        if let Some(address) = address
+            && self.addresses.get(&address) == Some(&of)
+        {
+            self.addresses.remove(&address);
+        }
     }
 
     /// Where answers to the calls of an execution are to be sent.
@@ -140,7 +146,8 @@ impl Engine {
             }
             _ => (None, BTreeSet::new(), Vec::new()),
         };
-        let custody = Remnant { of: id, line, told: false, asked: BTreeSet::new(), in_flight };
+        let asked = BTreeSet::new();
+        let custody = Remnant { of: id, line, told: false, asked, in_flight, address };
         let kept = Entry {
             held: true,
             weight: state.len(),
@@ -213,13 +220,12 @@ impl Engine {
 
     /// Forgets a lost line that has nothing left to undo.
     pub(in crate::engine) fn drop_remnant(&mut self, step: &mut Step, id: ExecutionId) {
-        if !self.roster.get(id).is_some_and(Entry::is_remnant) {
-            return;
-        }
+        let Some(remnant) = self.roster.get(id).and_then(Entry::remnant) else { return };
+        let address = remnant.address;
         self.quiet(id);
         let (position, _) = self.record(step, RecordKind::RemnantDropped(id));
         self.roster.remove(id);
-        self.addresses.retain(|_, target| *target != id);
+        self.close_address(address, id);
         self.unsaved.clear(&Subject::Execution(id));
         step.order(Some(position), Action::Forget(Subject::Execution(id)));
     }

@@ -106,6 +106,9 @@ pub(super) struct Remnant {
     /// Calls whose answers are still to come: what they say is needed to undo them.
     #[cbor(skip)]
     pub(super) in_flight: BTreeSet<Ticket>,
+    /// Where those answers are sent.
+    #[cbor(skip)]
+    pub(super) address: Option<ExecutionId>,
 }
 
 /// A command that waits until it may leave.

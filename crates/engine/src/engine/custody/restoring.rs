@@ -294,7 +294,15 @@ impl Entry {
 
     /// Whether it is a line that was lost: nobody is shown it as an execution.
     pub(in crate::engine) const fn is_remnant(&self) -> bool {
-        matches!(&self.custody, Some(Custody::Remnant(_)))
+        self.remnant().is_some()
+    }
+
+    /// The line that was lost, if it is one.
+    pub(super) const fn remnant(&self) -> Option<&Remnant> {
+        match &self.custody {
+            Some(Custody::Remnant(remnant)) => Some(remnant),
+            _ => None,
+        }
     }
 
     /// What the first record of an execution in custody says.
