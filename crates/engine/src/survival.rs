@@ -153,6 +153,16 @@ impl Survival {
         survival
     }
 
+    /// The same for another number of replicas: votes stay what they are, as far as they can.
+    pub fn among(&self, replicas: usize) -> Self {
+        let whole = Self::new(self.strategy, replicas);
+        let votes = match self.strategy {
+            Strategy::Passive => whole.votes,
+            _ => self.votes.clamp(1, whole.replicas / 2 + 1),
+        };
+        Self { replicas: whole.replicas, votes, ..self.clone() }
+    }
+
     /// Whether more than one node holds it.
     pub const fn is_replicated(&self) -> bool {
         !matches!(self.strategy, Strategy::None)
@@ -264,6 +274,14 @@ mod tests {
         {
             assert!(wrong.parse::<Survival>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn among_another_number_of_nodes_votes_are_a_majority_at_most() {
+        let tolerant = Survival { votes: 3, ..Survival::new(Strategy::PartitionTolerant, 5) };
+        assert_eq!((tolerant.among(3).replicas, tolerant.among(3).votes), (3, 2));
+        assert_eq!(tolerant.among(9).votes, 3);
+        assert_eq!(Survival::new(Strategy::Passive, 3).among(5).votes, 3);
     }
 
     #[test]

@@ -87,9 +87,10 @@ fn what_is_not_there_to_be_run_is_refused_at_the_start() {
 }
 
 #[test]
-fn what_is_not_waited_for_is_refused() {
-    let around = around("inner", false);
+fn what_is_not_waited_for_is_pinned_at_the_start_too() {
+    let around = around("missing", false);
     let mut cluster = with(&[&around]);
     let reply = cluster.ask_start(&around, ID, survival());
-    assert!(matches!(reply, Reply::Refused(Refusal::Invalid(_))), "{reply:?}");
+    let Reply::Refused(Refusal::UnknownDefinition(what)) = reply else { panic!("{reply:?}") };
+    assert_eq!(what, "test/missing:latest");
 }

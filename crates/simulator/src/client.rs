@@ -14,7 +14,6 @@ use outlast_engine::{
 };
 use outlast_expressions::Value;
 use outlast_lineage::{ExecutionId, NodeId};
-use outlast_workflow::program::bundle;
 use outlast_workflow::{Outcome, Program};
 
 /// What is to be done in the world.
@@ -58,18 +57,6 @@ impl Plan {
         let mut programs = self.definitions.iter().map(|(program, _)| &**program);
         programs
             .find(|program| program.namespace == start.namespace && program.name == start.workflow)
-    }
-
-    /// The program of an execution to be started, together with all that it runs.
-    pub(crate) fn bundle_of(&self, start: &StartPlan) -> Option<Arc<Program>> {
-        let find = |namespace: &str, name: &str, _: &str| {
-            let mut programs = self.definitions.iter().map(|(program, _)| program);
-            let named = |it: &&Arc<Program>| it.namespace == namespace && it.name == name;
-            programs.find(named).cloned().ok_or(())
-        };
-        let root = find(&start.namespace, &start.workflow, "").ok()?;
-        let members = bundle::gather(&root, find).ok()?;
-        Some(Arc::new(bundle::link(root.digest, &root, &members)))
     }
 }
 
@@ -220,8 +207,15 @@ impl Client {
 
     /// Whether every node that holds an execution executes it.
     pub(crate) fn is_active(&self, execution: ExecutionId) -> bool {
+        self.strategy_of(execution) == Strategy::Active
+    }
+
+    /// How an execution survives. What others start survives as they do.
+    pub(crate) fn strategy_of(&self, execution: ExecutionId) -> Strategy {
         let start = self.plan.starts.iter().position(|start| start.id == execution);
-        start.is_some_and(|start| self.plan.survival(start).strategy == Strategy::Active)
+        let first = (!self.plan.starts.is_empty()).then_some(0);
+        let start = start.or(first);
+        start.map_or(Strategy::None, |start| self.plan.survival(start).strategy)
     }
 
     /// The only node that knows an execution, if there is only one.

@@ -94,6 +94,11 @@ impl Ledger {
         places.into_iter().flatten().map(|place| &self.acts[*place])
     }
 
+    /// Whoever had anything done.
+    pub fn executions(&self) -> impl Iterator<Item = ExecutionId> {
+        self.by_execution.keys().copied()
+    }
+
     /// An act by its place.
     pub fn act(&self, place: usize) -> &Act {
         &self.acts[place]

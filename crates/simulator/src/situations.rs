@@ -115,6 +115,8 @@ situations! {
     CrashInForgetting => "crash while forgetting",
     /// The lineage of a pivot was decided.
     PivotDecided => "pivot decided",
+    /// An execution that several nodes hold was started by another one, which does not wait for it.
+    Detached => "started by another",
     /// A primary without a majority paused because undoing would have cost too much.
     BudgetPause => "paused for its budget",
 }

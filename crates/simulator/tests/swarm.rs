@@ -21,7 +21,7 @@ const SEEDS: Range<u64> = 0..200;
 const WORKERS: usize = 2;
 
 /// What must come up among them, or they prove little.
-const MUST_COME_UP: [Situation; 35] = [
+const MUST_COME_UP: [Situation; 36] = [
     Situation::CrashWithUnsynced,
     Situation::CrashWithCall,
     Situation::TornRecord,
@@ -56,6 +56,7 @@ const MUST_COME_UP: [Situation; 35] = [
     Situation::CrashInAgreement,
     Situation::CrashInCompensation,
     Situation::CrashInForgetting,
+    Situation::Detached,
     Situation::BudgetPause,
 ];
 

@@ -66,7 +66,7 @@ pub enum Event {
         /// How.
         outcome: Outcome,
     },
-    /// An emitted event, by its number in the outbox, has left.
+    /// An emitted event, or what was started, by its number in the outbox, has left.
     Released(u64),
     /// Fuel was spent; go on.
     Continue,
@@ -151,7 +151,10 @@ pub struct Start {
     pub salt: [u8; 16],
     /// Whether it must stay able to be rolled back after it completed: it is someone's child.
     pub keep_plan: bool,
-    /// Whether several nodes hold it: then what it emits leaves only when it is released
-    /// (`Execution::outbox`), and it tells events by what they are.
+    /// Whether several nodes hold it: then what it emits, or starts without waiting for its end,
+    /// leaves only when it is released (`Execution::outbox`), and it tells events by what they are.
     pub shared: bool,
+    /// How many executions started each other before this one, where several nodes hold it: there is
+    /// an end to that.
+    pub depth: u32,
 }

@@ -21,7 +21,9 @@ pub mod secret;
 pub use command::{Command, EvaluationRequest};
 pub use effect_note::EffectNote;
 pub use event::{Answer, Author, Event, Resolution, Start, Ticket};
-pub use execution::{Advance, Delta, Emitted, Execution, Parked, Status, TaskProgress, Withdrawal};
+pub use execution::{
+    Advance, Delta, Detached, Emitted, Execution, Parked, Status, TaskProgress, Withdrawal,
+};
 pub use fault::{Fault, FaultKind};
 pub use history::{Happening, Outcome};
 pub use program::{Program, TaskId};

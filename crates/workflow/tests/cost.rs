@@ -29,7 +29,7 @@ const WINDOW: u32 = 10;
 
 fn started(program: &Arc<Program>, input: Value) -> (Execution, Advance) {
     let id = ExecutionId::from_bytes([7; 16]);
-    let start = Start { id, input, salt: [9; 16], keep_plan: false, shared: false };
+    let start = Start { id, input, salt: [9; 16], keep_plan: false, shared: false, depth: 0 };
     Execution::start(program, start, AUTHOR, NOW)
 }
 

@@ -35,11 +35,11 @@ use std::sync::Arc;
 
 use outlast_expressions::Value;
 use outlast_lineage::{Digest, EffectId, ExecutionId, NodeId, Time};
-use outlast_workflow::{Author, Event, Resolution, Ticket};
+use outlast_workflow::{Author, Event, Program, Resolution, Ticket};
 
 use crate::{
-    Action, Ask, Caller, Counters, EngineOptions, Input, Output, Phase, Position, Record,
-    RecordKind, Reply, Subject,
+    Action, Ask, Caller, Condition, Counters, EngineOptions, Input, Output, Parent, Phase,
+    Position, Record, RecordKind, Reply, Subject,
 };
 use certain::Certain;
 use custody::{Alarm, Passed, Peers, Word};
@@ -122,7 +122,7 @@ enum Work {
     Spread { number: u64, after: Option<ExecutionId> },
     /// Take in an event that an execution publishes, and tell it so.
     Publish { execution: ExecutionId, ticket: Ticket, event: Value },
-    /// Have an event of an outbox leave.
+    /// Have what is in an outbox leave.
     Release { execution: ExecutionId, number: u64 },
     /// Start a child.
     StartChild(Box<children::ChildStart>),
@@ -274,7 +274,7 @@ impl Engine {
             Work::Publish { execution, ticket, event } => {
                 self.publish_for(step, execution, ticket, event);
             }
-            Work::Release { execution, number } => self.release_event(step, execution, number),
+            Work::Release { execution, number } => self.release_outgoing(step, execution, number),
             Work::StartChild(start) => self.start_child(step, *start),
             Work::CompensateChild { parent, ticket, child } => {
                 self.compensate_child(step, parent, ticket, child);
@@ -400,12 +400,28 @@ impl Engine {
         self.custodies.iter().filter_map(phase_of)
     }
 
+    /// Who started an execution, if another one did.
+    pub fn parent_of(&self, id: ExecutionId) -> Option<Parent> {
+        self.roster.get(id)?.parent.as_deref().copied()
+    }
+
+    /// What an execution runs.
+    pub fn program_of(&self, id: ExecutionId) -> Option<&Arc<Program>> {
+        Some(&self.roster.get(id)?.defined.program)
+    }
+
+    /// How far an execution is, as far as that counts.
+    pub fn condition_of(&self, id: ExecutionId) -> Option<Condition> {
+        Some(self.roster.get(id)?.condition)
+    }
+
     /// The executions in which something waits for a person, be it in a line that was lost or in a
     /// sub-workflow.
     pub fn waits_for_people(&self) -> impl Iterator<Item = ExecutionId> {
         let parent_of = |id: &ExecutionId| {
             let entry = self.roster.get(*id)?;
-            entry.parent.as_deref().map(|parent| parent.execution)
+            let parent = entry.parent.as_deref().filter(|parent| parent.waits);
+            parent.map(|parent| parent.execution)
         };
         let parked = self.roster.parked().map(|id| self.execution_of(id));
         parked.flat_map(move |id| std::iter::successors(Some(id), parent_of))

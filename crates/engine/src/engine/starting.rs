@@ -162,8 +162,11 @@ impl Engine {
         let definition = defined.definition.digest;
         let StartAsk { name, input, salt, .. } = ask;
         let (started, terms) = (step.now, Terms { survival, members });
-        let begin = Begin { execution, name, definition, input, salt, started, terms };
-        self.start_replicated(step, caller, defined, begin)
+        let parent = None;
+        let begin = Begin { execution, name, definition, input, salt, started, terms, parent };
+        self.start_replicated(step, defined, begin);
+        self.acknowledge_start(step, caller, execution, true);
+        Ok(())
     }
 
     fn check_name(&self, ask: &StartAsk) -> Result<(), Refusal> {
@@ -229,7 +232,7 @@ impl Engine {
     ) -> Position {
         let NewExecution { id, name, input, digest, salt, parent } = new;
         let keep_plan = parent.is_some_and(|parent| parent.waits);
-        let start = Start { id, input, salt, keep_plan, shared: false };
+        let start = Start { id, input, salt, keep_plan, shared: false, depth: 0 };
         let (execution, advance) = Execution::start(&defined.program, start, self.author, step.now);
         let state = encode_state(&execution);
         let weight = state.len();

@@ -235,7 +235,9 @@ impl Driver {
                 Action::Forget(subject) => drop(self.snapshots.remove(&subject.key())),
                 Action::Compactable { .. } => self.stored += 1,
                 Action::Fetch(execution) => self.fetches.push_back(execution),
-                Action::Send { to, message } => self.sent.push_back((to, message)),
+                Action::Send { to, message } | Action::Mention { to, message } => {
+                    self.sent.push_back((to, message));
+                }
                 _ => {}
             }
         }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_engine::{REMNANT_TERMS, Strategy};
+use outlast_engine::{Condition, Engine, Parent, REMNANT_TERMS, Strategy};
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::Outcome;
 
 use super::Finding;
-use crate::{Act, FaultKind, Machine, World};
+use crate::{Act, FaultKind, World};
 
 /// What one run of a plan does when nothing fails: how executions end, and what then stands.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub struct Expectation {
 
 #[derive(Clone, Debug)]
 struct Expected {
+    /// Who started it without waiting for its end, if it was not the client.
+    by: Option<ExecutionId>,
     outcome: &'static str,
     standing: BTreeMap<String, usize>,
     undos: usize,
@@ -29,22 +31,30 @@ struct Expected {
 impl Expectation {
     /// Reads it off a world without faults.
     pub fn of(calm: &World) -> Self {
-        let ended = calm.client.ended.iter();
-        let executions = ended.map(|(id, outcome)| {
-            let standing = standing(calm, *id).map(|act| name(calm, act).to_owned());
+        let expected = |id: ExecutionId, by, outcome| {
+            let standing = standing(calm, id).map(|act| name(calm, act).to_owned());
             let mut counts = BTreeMap::new();
             standing.for_each(|name| *counts.entry(name).or_default() += 1);
-            let undos = calm.services.ledger.of(*id).filter(|act| act.undo).count();
-            (*id, Expected { outcome: word(outcome), standing: counts, undos })
+            let undos = acts_of(calm, id).filter(|act| act.undo).count();
+            (id, Expected { by, outcome, standing: counts, undos })
+        };
+        let ended = calm.client.ended.iter();
+        let mut executions: BTreeMap<_, _> =
+            ended.map(|(id, outcome)| expected(*id, None, word(outcome))).collect();
+        let started = calm.services.ledger.executions().filter_map(|id| {
+            let by = parent_of(calm, id).filter(|parent| !parent.waits)?;
+            let condition = conditions_of(calm, id).next().map(|(_, condition)| condition)?;
+            let by = root_of(calm, by.execution);
+            Some(expected(id, Some(by), condition.word()))
         });
-        let executions = executions.collect();
+        executions.extend(started);
         let undoable = calm.undoable().map(str::to_owned).collect();
         Self { executions, undoable, pivots: calm.pivots().map(str::to_owned).collect() }
     }
 }
 
 /// When an execution has ended, what stands is what one run does, or nothing if it was rolled back;
-/// everything else is undone.
+/// everything else is undone. What it started without waiting for its end was started, once.
 ///
 /// What a service without a memory for keys was asked twice because an answer was lost may stand
 /// twice, and so may what only a lost disk knew of, and what a node cannot undo before a person says
@@ -54,13 +64,64 @@ pub fn net_effects_are_those_of_one_run(calm: &Expectation, world: &World) -> Fi
     if world.services.ledger.unpaired > 0 {
         return Ok(());
     }
-    let ended = world.client.ended.iter();
-    for (id, outcome) in ended.filter(|(id, _)| !world.client.forgiven.contains(id)) {
-        let Some(expected) = calm.executions.get(id) else { continue };
-        effects_of_one(calm, world, *id, word(outcome), expected)
-            .map_err(|finding| format!("{id} is {}, but {finding}", word(outcome)))?;
+    for (id, expected) in &calm.executions {
+        let outcome = match expected.by {
+            None => how_it_ended(world, *id),
+            Some(by) => how_it_went(calm, world, *id, by)?,
+        };
+        let Some(outcome) = outcome else { continue };
+        effects_of_one(calm, world, *id, outcome, expected)
+            .map_err(|finding| format!("{id} is {outcome}, but {finding}"))?;
     }
-    Ok(())
+    nobody_else_did_anything(calm, world)
+}
+
+/// How an execution that the client started ended, unless nobody is to ask.
+fn how_it_ended(world: &World, id: ExecutionId) -> Option<&'static str> {
+    let ended = world.client.ended.get(&id).map(word);
+    ended.filter(|_| !world.client.forgiven.contains(&id))
+}
+
+/// How an execution ended that another one started without waiting for it, unless it need not exist.
+fn how_it_went(
+    calm: &Expectation,
+    world: &World,
+    id: ExecutionId,
+    by: ExecutionId,
+) -> Result<Option<&'static str>, String> {
+    let Some(starter) = how_it_ended(world, by) else { return Ok(None) };
+    let mut conditions = conditions_of(world, id).filter(|(node, condition)| {
+        condition.is_end() || !waiting_for_people(world, id).contains(node)
+    });
+    let Some((_, first)) = conditions.next() else {
+        let as_planned = calm.executions.get(&by).is_some_and(|it| it.outcome == starter);
+        let known = conditions_of(world, id).next().is_some();
+        return match as_planned && !known && world.disks_lost == 0 {
+            true => Err(format!("{id} was never started, though {by} is {starter}")),
+            false => Ok(None),
+        };
+    };
+    if let Some((node, other)) = conditions.find(|(_, other)| *other != first) {
+        let (first, other) = (first.word(), other.word());
+        return Err(format!("{id} is {first}, but to node {} it is {other}", node.0));
+    }
+    if !first.is_end() {
+        return Err(format!("{id} was started by {by} and is {}", first.word()));
+    }
+    Ok(Some(first.word()))
+}
+
+/// Only what was to be started has done anything.
+fn nobody_else_did_anything(calm: &Expectation, world: &World) -> Finding {
+    // What only a lost disk knew of cannot be told apart; nor can what is tried once more.
+    if world.disks_lost > 0 || services_had_faults(world) {
+        return Ok(());
+    }
+    let roots = world.services.ledger.executions().map(|id| root_of(world, id));
+    match roots.into_iter().find(|id| !calm.executions.contains_key(id)) {
+        None => Ok(()),
+        Some(id) => Err(format!("{id} did something, and nobody was to start it")),
+    }
 }
 
 fn effects_of_one(
@@ -113,7 +174,7 @@ pub fn a_pivot_runs_in_one_line(calm: &Expectation, world: &World) -> Finding {
             continue;
         }
         for pivot in &calm.pivots {
-            let acts = world.services.ledger.of(start.id);
+            let acts = acts_of(world, start.id);
             let acts = acts.filter(|act| !act.is_orphan && name(world, act) == pivot).count();
             let once = expected.standing.get(pivot).copied().unwrap_or(0);
             if once < acts {
@@ -130,9 +191,9 @@ pub fn a_pivot_runs_in_one_line(calm: &Expectation, world: &World) -> Finding {
 /// its effects, and have not undone when it does, is undone later.
 pub fn undos_come_in_reverse_order(world: &World) -> Finding {
     let ledger = &world.services.ledger;
-    for start in &world.client.plan().starts {
+    for id in ledger.executions() {
         let undone: Vec<(&Act, usize)> =
-            ledger.of(start.id).filter_map(|act| act.undone_by.map(|undo| (act, undo))).collect();
+            ledger.of(id).filter_map(|act| act.undone_by.map(|undo| (act, undo))).collect();
         for (earlier, undo_of_earlier) in &undone {
             let is_later = |later: &&(&Act, usize)| {
                 let (later, _) = later;
@@ -151,8 +212,7 @@ pub fn undos_come_in_reverse_order(world: &World) -> Finding {
                 if later.time < undone_at && *undo_of_later > *undo_of_earlier {
                     let (first, second) = (name(world, earlier), name(world, later));
                     return Err(format!(
-                        "{first} of {} was undone before {second}, which came later",
-                        start.id
+                        "{first} of {id} was undone before {second}, which came later"
                     ));
                 }
             }
@@ -167,7 +227,7 @@ pub fn no_compensation_without_a_fault(calm: &Expectation, world: &World) -> Fin
         return Ok(());
     }
     for (id, expected) in &calm.executions {
-        let undos = world.services.ledger.of(*id).filter(|act| act.undo).count();
+        let undos = acts_of(world, *id).filter(|act| act.undo).count();
         if undos > expected.undos && strategy_of(world, *id) != Strategy::Active {
             return Err(format!("{id} undid {undos} things though nothing had failed"));
         }
@@ -188,8 +248,40 @@ fn is_debt(act: &Act, undo: &Act, of_run: &Act) -> bool {
 }
 
 fn standing(world: &World, id: ExecutionId) -> impl Iterator<Item = &Act> {
-    let acts = world.services.ledger.of(id);
-    acts.filter(|act| !act.undo && !act.readonly && act.undone_by.is_none())
+    acts_of(world, id).filter(|act| !act.undo && !act.readonly && act.undone_by.is_none())
+}
+
+/// What an execution did, and those that it waited for: where several nodes hold it, they are part of
+/// it.
+fn acts_of(world: &World, id: ExecutionId) -> impl Iterator<Item = &Act> {
+    let ledger = &world.services.ledger;
+    let own = ledger.executions().filter(move |of| root_of(world, *of) == id);
+    own.flat_map(|of| ledger.of(of))
+}
+
+/// The execution that an execution is part of.
+fn root_of(world: &World, id: ExecutionId) -> ExecutionId {
+    let waits = |id: &ExecutionId| {
+        let parent = parent_of(world, *id).filter(|parent| parent.waits);
+        parent.map(|parent| parent.execution)
+    };
+    std::iter::successors(Some(id), waits).last().unwrap_or(id)
+}
+
+fn parent_of(world: &World, id: ExecutionId) -> Option<Parent> {
+    engines(world).find_map(|(_, engine)| engine.parent_of(id))
+}
+
+/// How far every node that knows an execution says that it is.
+fn conditions_of(
+    world: &World,
+    id: ExecutionId,
+) -> impl Iterator<Item = (NodeId, Condition)> + use<'_> {
+    engines(world).filter_map(move |(node, engine)| Some((node, engine.condition_of(id)?)))
+}
+
+fn engines(world: &World) -> impl Iterator<Item = (NodeId, &Engine)> {
+    world.machines.iter().filter_map(|machine| Some((machine.id(), machine.node.engine()?)))
 }
 
 fn name<'w>(world: &'w World, act: &Act) -> &'w str {
@@ -198,10 +290,8 @@ fn name<'w>(world: &'w World, act: &Act) -> &'w str {
 
 /// The nodes at which something of an execution waits for a person.
 fn waiting_for_people(world: &World, id: ExecutionId) -> BTreeSet<NodeId> {
-    let waits = |machine: &&Machine| {
-        machine.node.engine().is_some_and(|engine| engine.waits_for_people().any(|of| of == id))
-    };
-    world.machines.iter().filter(waits).map(Machine::id).collect()
+    let waits = |(_, engine): &(NodeId, &Engine)| engine.waits_for_people().any(|of| of == id);
+    engines(world).filter(waits).map(|(node, _)| node).collect()
 }
 
 const fn is_certain(world: &World, act: &Act) -> bool {
@@ -224,9 +314,7 @@ fn services_had_faults(world: &World) -> bool {
 }
 
 fn strategy_of(world: &World, id: ExecutionId) -> Strategy {
-    let plan = world.client.plan();
-    let start = plan.starts.iter().position(|start| start.id == id);
-    start.map_or(Strategy::None, |start| plan.survival(start).strategy)
+    world.client.strategy_of(id)
 }
 
 const fn word(outcome: &Outcome) -> &'static str {

@@ -107,7 +107,7 @@ impl Swarm {
         let options = WorldOptions { trace: false, learns: true, ..WorldOptions::default() };
         let plan = flow.plan(&vec![Duration::ZERO; executions], &Survival::solo());
         let mut world = World::new(options, plan);
-        world.run();
+        world.run_out();
         checkers::everything_that_always_holds(&world)
             .map_err(|finding| format!("{} when nothing fails: {finding}", flow.name))?;
         let expectation = Expectation::of(&world);

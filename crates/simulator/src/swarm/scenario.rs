@@ -28,8 +28,9 @@ const WINDOWS: [Duration; 3] =
 /// How many executions there are at most.
 const EXECUTIONS_MAX: u64 = 4;
 
-/// In how many worlds of a thousand a flow is drawn that came later than the first ones.
-const LATE_FLOWS: u64 = 300;
+/// In how many worlds of a thousand a flow is drawn that came in a later wave than the first one, and
+/// what that is drawn from besides the seed.
+const WAVES: [(u64, u64); 2] = [(300, 4), (120, 9)];
 
 const NETWORKS: [Latency; 5] = [
     Latency::Constant(500),
@@ -120,11 +121,18 @@ impl Scenario {
 
 /// Draws a flow. Those that came later take the place of a share of the others.
 fn draw_flow<'a>(seed: u64, random: &mut Random, flows: &'a [Workload]) -> &'a Workload {
-    let (late, first): (Vec<_>, Vec<_>) = flows.iter().partition(|flow| flow.late);
-    let mut apart = Random::apart(seed, 4);
-    let is_late = first.is_empty() || (!late.is_empty() && apart.happens(LATE_FLOWS));
-    let place = random.index(first.len().max(1));
-    if is_late { late[apart.index(late.len())] } else { first[place] }
+    let of_wave = |wave: usize| flows.iter().filter(move |flow| flow.wave == wave);
+    let first: Vec<_> = of_wave(0).collect();
+    let mut drawn = first.get(random.index(first.len().max(1))).copied();
+    for (wave, (share, stream)) in (1..).zip(WAVES) {
+        let late: Vec<_> = of_wave(wave).collect();
+        let mut apart = Random::apart(seed, stream);
+        let is_late = drawn.is_none() || apart.happens(share);
+        if is_late && !late.is_empty() {
+            drawn = Some(late[apart.index(late.len())]);
+        }
+    }
+    drawn.expect("there is something to run")
 }
 
 /// How many nodes hold an execution: often all of them, else at least two.

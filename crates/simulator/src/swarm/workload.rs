@@ -26,6 +26,10 @@ const NESTED: [(&str, &[&str]); 3] = [
     (include_str!("../flows/echo.yaml"), &[]),
 ];
 
+/// Flows that start others without waiting for their end. Drawn apart from all of them.
+const DETACHED: [(&str, &[&str]); 1] =
+    [(include_str!("../flows/office.yaml"), &[include_str!("../flows/errand.yaml")])];
+
 /// The types of the events that are published in a world, whoever listens for them.
 const EVENTS: [&str; 3] = ["news.evening", "news.noise", "news.morning"];
 
@@ -46,8 +50,8 @@ pub struct Workload {
     pub others: Vec<(Arc<Program>, Arc<str>)>,
     /// Whether it listens for events from outside.
     pub listens: bool,
-    /// Whether it came later, and is drawn so that earlier seeds are what they were.
-    pub late: bool,
+    /// With which others it came: later ones are drawn so that earlier seeds are what they were.
+    pub wave: usize,
 }
 
 impl Workload {
@@ -61,18 +65,19 @@ impl Workload {
             keyless: false,
             others: Vec::new(),
             listens: false,
-            late: false,
+            wave: 0,
         }
     }
 
     /// The flows that come with the simulator, each also for services that know no keys.
     pub fn built_in() -> Vec<Self> {
-        let first = FLOWS.iter().map(|text| (*text, &[][..], false));
-        let nested = NESTED.iter().map(|(text, others)| (*text, *others, true));
-        let flow = |(text, others, late): (&str, &[&str], bool)| {
-            [false, true].map(|keyless| Self { late, ..Self::given(text, others, keyless) })
+        let first = FLOWS.iter().map(|text| (*text, &[][..], 0));
+        let nested = NESTED.iter().map(|(text, others)| (*text, *others, 1));
+        let detached = DETACHED.iter().map(|(text, others)| (*text, *others, 2));
+        let flow = |(text, others, wave): (&str, &[&str], usize)| {
+            [false, true].map(|keyless| Self { wave, ..Self::given(text, others, keyless) })
         };
-        first.chain(nested).flat_map(flow).collect()
+        first.chain(nested).chain(detached).flat_map(flow).collect()
     }
 
     fn given(text: &str, others: &[&str], keyless: bool) -> Self {
@@ -125,7 +130,9 @@ fn without_keys(text: &str) -> String {
         let said = format!("class: {class}");
         keyless = keyless.replace(&said, &format!("idempotency: {{ none: true }}, {said}"));
     }
-    for name in ["line", "trip", "rollback", "pivot", "tour", "stay", "news", "echo"] {
+    let names =
+        ["line", "trip", "rollback", "pivot", "tour", "stay", "news", "echo", "office", "errand"];
+    for name in names {
         keyless =
             keyless.replace(&format!("  name: {name}\n"), &format!("  name: {name}-keyless\n"));
     }

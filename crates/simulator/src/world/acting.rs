@@ -118,6 +118,9 @@ impl World {
         if let Report::Published { event, .. } = report {
             self.hears(event);
         }
+        if let Report::Happened { execution, .. } = report {
+            self.learn_start(*execution);
+        }
         if self.options.learns {
             self.learn(report);
         }

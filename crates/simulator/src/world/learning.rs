@@ -1,20 +1,22 @@
 //! What the world learns of flows and calls while it looks on: which operations can be undone, which
 //! are pivots, and that no two calls have one name.
 
-use outlast_engine::Report;
+use outlast_engine::{Engine, Report};
 use outlast_lineage::ExecutionId;
 use outlast_workflow::program::{Class, Undo};
 use outlast_workflow::{Happening, Request};
 
 use super::World;
+use crate::Situation;
 
 impl World {
     /// Finds out which calls can be undone, and which can be neither undone nor repeated.
     pub(super) fn learn(&mut self, report: &Report) {
         let Report::Happened { execution, happenings, .. } = report else { return };
-        let plan = self.client.plan();
-        let Some(start) = plan.starts.iter().find(|start| start.id == *execution) else { return };
-        let Some(program) = plan.bundle_of(start) else { return };
+        let mut engines = self.machines.iter().filter_map(|machine| machine.node.engine());
+        let Some(program) = engines.find_map(|engine| engine.program_of(*execution)) else {
+            return;
+        };
         for happening in happenings {
             let Happening::Called(task, key) = happening else { continue };
             let traits = &program.tasks[task.0 as usize].traits;
@@ -25,6 +27,19 @@ impl World {
             if traits.class == Some(Class::Pivot) {
                 self.pivot_keys.insert(key.clone());
             }
+        }
+    }
+
+    /// Counts executions that others started on several nodes without waiting for their end.
+    pub(super) fn learn_start(&mut self, execution: ExecutionId) {
+        let engines = self.machines.iter().filter_map(|machine| machine.node.engine());
+        let alone = |engine: &Engine| {
+            let held = engine.phases().any(|(id, _)| id == execution);
+            held && engine.parent_of(execution).is_some_and(|parent| !parent.waits)
+        };
+        if !self.detached.contains(&execution) && engines.into_iter().any(alone) {
+            self.detached.insert(execution);
+            self.saw(Situation::Detached);
         }
     }
 

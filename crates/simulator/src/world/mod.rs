@@ -77,6 +77,8 @@ pub struct World {
     parked: BTreeSet<ExecutionId>,
     /// What each event says, by its source and id.
     told: BTreeMap<String, String>,
+    /// Executions that others started without waiting for their end.
+    detached: BTreeSet<ExecutionId>,
     /// How often people asked something.
     people: u64,
     /// The names of what can be undone, as far as it was done.
@@ -131,6 +133,7 @@ impl World {
             standings: vec![None; options.nodes],
             parked: BTreeSet::new(),
             told: BTreeMap::new(),
+            detached: BTreeSet::new(),
             people: 0,
             undoable: BTreeSet::new(),
             undoable_keys: BTreeSet::new(),
@@ -170,6 +173,15 @@ impl World {
     /// Runs until the client is content, nothing more occurs, or patience is at an end.
     pub fn run(&mut self) {
         while !self.client.is_content() && self.finding.is_none() && self.step() {}
+    }
+
+    /// The same, and on until everything has ended that was started by something else.
+    pub fn run_out(&mut self) {
+        self.run();
+        let is_live = |machine: &Machine| {
+            machine.node.engine().is_some_and(|engine| 0 < engine.counters().live)
+        };
+        while self.machines.iter().any(is_live) && self.finding.is_none() && self.step() {}
     }
 
     /// The next thing occurs; says whether there was one and patience is not at an end.

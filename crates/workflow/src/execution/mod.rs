@@ -24,14 +24,14 @@ pub(crate) use branch::{Birth, Branch, BranchState, Nested};
 pub(crate) use datum::{Datum, LargeValues};
 pub use delta::Delta;
 pub(crate) use delta::Touched;
-pub(crate) use exchange::{Exchange, ExchangePatch, Outgoing};
+pub(crate) use exchange::{Departure, Exchange, ExchangePatch, Outgoing};
 pub(crate) use frame::{
     Activity, Alarm, Calling, Compensating, Evaluating, Failure, Frame, ItemPhase, Listening, Path,
     TryStage, Trying, Undoing,
 };
 pub(crate) use join::{Join, JoinId, Slot};
 pub(crate) use plan::{Plan, PlanEntry, PlanId};
-pub use questions::{Emitted, Parked, Status, TaskProgress, Withdrawal};
+pub use questions::{Detached, Emitted, Parked, Status, TaskProgress, Withdrawal};
 
 use crate::{Command, EffectNote, Fault, Happening, Outcome};
 

@@ -6,9 +6,9 @@ use outlast_expressions::Value;
 use outlast_lineage::{BranchId, Digest, EffectId, EffectState, ExecutionId, Ledger, Time};
 
 use super::plan::PlanEntry;
-use super::{Activity, Branch, Datum, Execution, Frame, Stage};
+use super::{Activity, Branch, Datum, Departure, Execution, Frame, Outgoing, Stage};
 use crate::interpreter::{effect_of, effect_under_way};
-use crate::{Outcome, TaskId};
+use crate::{Outcome, TaskId, Ticket};
 
 /// What an execution is doing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -65,7 +65,7 @@ pub enum TaskProgress {
     Failed,
 }
 
-/// An event that was emitted and has not left.
+/// An event that was emitted, or a workflow that is to be started, and has not left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Emitted {
     /// Its number in the outbox.
@@ -74,6 +74,21 @@ pub struct Emitted {
     pub emitted: Time,
     /// Whether it may leave before it is decided that its line counts.
     pub at_once: bool,
+}
+
+/// A workflow that is to be started, and whose end nobody waits for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Detached {
+    /// Its id: the same on every line.
+    pub child: ExecutionId,
+    /// The task that runs it.
+    pub task: TaskId,
+    /// Never answered.
+    pub ticket: Ticket,
+    /// What it is given.
+    pub input: Value,
+    /// When its task was run, on the clock of whoever did.
+    pub at: Time,
 }
 
 impl Execution {
@@ -175,7 +190,7 @@ impl Execution {
         tasks
     }
 
-    /// Events that were emitted and have not left, oldest first.
+    /// What was emitted or is to be started and has not left, oldest first.
     pub fn outbox(&self) -> impl Iterator<Item = Emitted> {
         self.exchange.iter().flat_map(|exchange| exchange.outbox()).map(|outgoing| Emitted {
             number: outgoing.number,
@@ -186,9 +201,20 @@ impl Execution {
 
     /// An event that was emitted and has not left.
     pub fn outgoing_event(&self, number: u64) -> Option<Value> {
-        let mut outbox = self.exchange.as_ref()?.outbox();
-        let outgoing = outbox.find(|outgoing| outgoing.number == number)?;
+        let outgoing = self.outgoing(number).filter(|outgoing| outgoing.start.is_none())?;
         Some(self.large.value(&outgoing.event))
+    }
+
+    /// A workflow that is to be started and has not been.
+    pub fn outgoing_start(&self, number: u64) -> Option<Detached> {
+        let outgoing = self.outgoing(number)?;
+        let Departure { child, task, ticket } = outgoing.start?;
+        let (input, at) = (self.large.value(&outgoing.event), outgoing.emitted);
+        Some(Detached { child, task, ticket, input, at })
+    }
+
+    fn outgoing(&self, number: u64) -> Option<&Outgoing> {
+        self.exchange.as_ref()?.outbox().find(|outgoing| outgoing.number == number)
     }
 
     /// How much it would cost to roll back everything done so far, by the captured costs.

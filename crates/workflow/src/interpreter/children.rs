@@ -1,19 +1,24 @@
 //! Child executions: `run: workflow`, where the workflow is not part of the program (`parts`).
+//!
+//! Where several nodes hold an execution, only those are not part of it whose end nobody waits for.
+//! What such a start brings about cannot be taken back by a line that is lost, so it leaves as an event
+//! does (`emitting`): when the engine releases it, while the run has gone on.
 
 use outlast_lineage::{Digester, ExecutionId};
 
 use super::evaluation::{Sight, evaluated};
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, PlanEntry};
+use crate::execution::{Activity, Branch, Datum, Departure, ExchangePatch, Outgoing, PlanEntry};
 use crate::program::Kind;
-use crate::{Command, Fault, FaultKind, Outcome, Ticket};
+use crate::program::bundle::NESTING_MAX;
+use crate::{Command, Fault, FaultKind, Outcome, TaskId, Ticket};
 
 impl Machine<'_> {
     pub(super) fn begin_child(&mut self, branch: &mut Branch) -> Turn {
-        let Kind::RunWorkflow { input, .. } = &self.definition(branch).kind else {
+        let Kind::RunWorkflow { input, wait, .. } = &self.definition(branch).kind else {
             unreachable!("only this kind has children")
         };
-        let given = self.value(branch.data());
+        let (given, wait) = (self.value(branch.data()), *wait);
         let input = match input {
             Some(template) => {
                 let sight = Sight::from_top(branch, given);
@@ -26,12 +31,42 @@ impl Machine<'_> {
         if let Some(part) = self.program.linked.run_by(task) {
             return self.begin_part(branch, part, input);
         }
+        if self.execution.exchange.is_some() && !wait {
+            return self.detach(branch, task, input);
+        }
         let ticket = branch.ticket();
         let child = self.child_id(branch);
         self.set_activity(branch, Activity::Child { ticket, child, input });
         let command = self.execution.child_command(self.program, branch);
         self.commands.extend(command);
         Turn::Wait
+    }
+
+    /// Keeps the start of a workflow until it is released; the run goes on at once.
+    fn detach(&mut self, branch: &mut Branch, task: TaskId, input: Datum) -> Turn {
+        let number = match self.number_of_start(branch) {
+            Ok(number) => number,
+            Err(fault) => return self.raise(branch, fault),
+        };
+        let (child, ticket) = (self.child_id(branch), branch.ticket());
+        let start = Some(Departure { child, task, ticket });
+        let (event, emitted) = (input.clone(), self.now);
+        let outgoing = Outgoing { number, event, emitted, at_once: false, start };
+        self.exchange(ExchangePatch { emitted: vec![outgoing], ..ExchangePatch::default() });
+        branch.set_data(input);
+        self.complete(branch)
+    }
+
+    /// The number in the outbox of a workflow to be started, unless there are too many already, or
+    /// too many that started each other.
+    fn number_of_start(&self, branch: &Branch) -> Result<u64, Fault> {
+        let before = self.execution.exchange.as_ref().map_or(0, |exchange| exchange.depth());
+        let inside = branch.birth.workflow.as_ref().map_or(0, |around| around.depth);
+        if NESTING_MAX <= before.saturating_add(inside) {
+            let detail = format!("sub-workflows nest deeper than {NESTING_MAX}");
+            return Err(Fault::new(FaultKind::Runtime, "Sub-workflow not started", detail));
+        }
+        self.number_in_outbox()
     }
 
     /// Derived from the place in the flow, so that starting again after a restart starts nothing.

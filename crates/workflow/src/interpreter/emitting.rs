@@ -39,24 +39,32 @@ impl Machine<'_> {
         kind: String,
         event: Value,
     ) -> Turn {
-        let exchange = self.execution.exchange.as_ref().expect("the caller has seen it");
-        let Some(number) = exchange.next_number() else {
-            let detail = "an event leaves when it is decided that its line counts, which needs a \
-                          majority of the nodes that hold the execution";
-            let title = "too many events wait to leave";
-            return self.raise(branch, Fault::new(FaultKind::Runtime, title, detail));
+        let number = match self.number_in_outbox() {
+            Ok(number) => number,
+            Err(fault) => return self.raise(branch, fault),
         };
         self.happenings.push(Happening::Published(task, kind));
         let class = self.program.task(task).traits.class;
         let at_once = class.is_some_and(|class| class != Class::Pivot);
         let event = self.intern(event);
-        let outgoing = Outgoing { number, event: event.clone(), emitted: self.now, at_once };
+        let emitted = self.now;
+        let outgoing = Outgoing { number, event: event.clone(), emitted, at_once, start: None };
         self.exchange(ExchangePatch { emitted: vec![outgoing], ..ExchangePatch::default() });
         branch.set_data(event);
         self.complete(branch)
     }
 
-    /// An event has left: it need not be kept any more.
+    /// The number of what is to leave next, where several nodes hold the execution.
+    pub(super) fn number_in_outbox(&self) -> Result<u64, Fault> {
+        let exchange = self.execution.exchange.as_ref().expect("the caller has seen it");
+        exchange.next_number().ok_or_else(|| {
+            let detail = "what is emitted or started leaves when it is decided that its line \
+                          counts, which needs a majority of the nodes that hold the execution";
+            Fault::new(FaultKind::Runtime, "too much waits to leave", detail)
+        })
+    }
+
+    /// Something has left: it need not be kept any more.
     pub(super) fn released(&mut self, number: u64) {
         let waits = |exchange: &Exchange| exchange.outbox().any(|known| known.number == number);
         if self.execution.exchange.as_deref().is_some_and(waits) {

@@ -35,8 +35,8 @@ use outlast_expressions::Value;
 use outlast_lineage::{BranchId, Time};
 
 use crate::execution::{
-    Activity, Advance, Birth, Branch, BranchState, Datum, Execution, Join, JoinId, Path, Plan,
-    PlanId, Stage, Touched,
+    Activity, Advance, Birth, Branch, BranchState, Datum, Exchange, Execution, Join, JoinId, Path,
+    Plan, PlanId, Stage, Touched,
 };
 use crate::{Author, Command, EffectNote, Event, Fault, Happening, Program, Start, Ticket};
 
@@ -129,7 +129,7 @@ impl Execution {
             large,
             consumed: Default::default(),
             passed: 0,
-            exchange: start.shared.then(Default::default),
+            exchange: start.shared.then(|| Box::new(Exchange::new(start.depth))),
         }
     }
 }

@@ -4,8 +4,11 @@
 //! must be pinned with it. A bundle is pinned like any other text, by its digest; it travels and is
 //! compiled as one. Its first document is the workflow itself; each of the others comes after a line
 //! that says by which references it is run.
+//!
+//! What is run without waiting for its end is no part of the program, but it is in the text: the
+//! bundle of what is started then is made of it (`detached`), so that no node has to look anything up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_expressions::Value;
@@ -19,12 +22,15 @@ const MARK: &str = "\n# outlast bundle: ";
 /// How deep workflows that are part of one program may run each other.
 pub const NESTING_MAX: u32 = 32;
 
-/// The workflows that a program runs as part of itself.
+/// The workflows that a program runs.
 #[derive(Debug, Default)]
 pub struct Linked {
+    /// Those that are part of it.
     parts: Vec<Part>,
     /// Which of them a task runs.
     runs: BTreeMap<TaskId, u32>,
+    /// All documents of the bundle but the first.
+    members: Vec<Member<Arc<Program>>>,
 }
 
 /// A workflow that is run as part of another.
@@ -65,7 +71,7 @@ pub fn gather<E>(
     let (mut at, mut seen) = (Some(Arc::clone(root)), 0);
     while let Some(program) = at {
         for task in &program.tasks {
-            let Kind::RunWorkflow { namespace, name, version, wait: true, .. } = &task.kind else {
+            let Kind::RunWorkflow { namespace, name, version, .. } = &task.kind else {
                 continue;
             };
             let wanted = reference(namespace, name, version);
@@ -130,8 +136,9 @@ pub fn compile<E>(
 /// One program out of several. The tasks of the first keep their numbers.
 pub fn link(digest: Digest, root: &Program, members: &[Member<Arc<Program>>]) -> Program {
     let mut tasks = root.tasks.clone();
-    let mut parts = Vec::with_capacity(members.len());
-    for (_, member) in members {
+    let awaited = awaited(root, members);
+    let mut parts = Vec::with_capacity(awaited.len());
+    for (_, member) in &awaited {
         let first = u32::try_from(tasks.len()).expect("a text has fewer tasks than bytes");
         tasks.extend(member.tasks.iter().map(|task| moved(task.clone(), first)));
         parts.push(Part {
@@ -150,10 +157,10 @@ pub fn link(digest: Digest, root: &Program, members: &[Member<Arc<Program>>]) ->
             return None;
         };
         let wanted = reference(namespace, name, version);
-        let part = members.iter().position(|(names, _)| names.contains(&wanted))?;
+        let part = awaited.iter().position(|(names, _)| names.contains(&wanted))?;
         Some((TaskId(number), u32::try_from(part).expect("a text has fewer parts than bytes")))
     });
-    let linked = Linked { runs: runs.collect(), parts };
+    let linked = Linked { runs: runs.collect(), parts, members: members.to_vec() };
     let mut secrets = root.secrets.clone();
     for name in members.iter().flat_map(|(_, member)| &member.secrets) {
         if !secrets.contains(name) {
@@ -176,6 +183,59 @@ pub fn link(digest: Digest, root: &Program, members: &[Member<Arc<Program>>]) ->
         extension: root.extension.clone(),
         linked,
     }
+}
+
+/// The members whose end is waited for, by the root or by another of them.
+fn awaited<'m>(
+    root: &Program,
+    members: &'m [Member<Arc<Program>>],
+) -> Vec<&'m Member<Arc<Program>>> {
+    let runs = |program: &Program| -> BTreeSet<usize> {
+        let wanted = program.tasks.iter().filter_map(|task| match &task.kind {
+            Kind::RunWorkflow { namespace, name, version, wait: true, .. } => {
+                Some(reference(namespace, name, version))
+            }
+            _ => None,
+        });
+        let place = |wanted| members.iter().position(|(names, _)| names.contains(&wanted));
+        wanted.filter_map(place).collect()
+    };
+    let mut all = runs(root);
+    let mut new: Vec<usize> = all.iter().copied().collect();
+    while let Some(member) = new.pop() {
+        new.extend(runs(&members[member].1).into_iter().filter(|found| all.insert(*found)));
+    }
+    all.into_iter().map(|member| &members[member]).collect()
+}
+
+/// What a task of a bundle starts without waiting for its end, with all that that runs: its text and
+/// its program.
+pub fn detached(program: &Program, text: &str, task: TaskId) -> Option<(String, Arc<Program>)> {
+    let Kind::RunWorkflow { namespace, name, version, wait: false, .. } = &program.task(task).kind
+    else {
+        return None;
+    };
+    let known = &program.linked.members;
+    let find = |namespace: &str, name: &str, version: &str| {
+        let wanted = reference(namespace, name, version);
+        let found = known.iter().find(|(names, _)| names.contains(&wanted));
+        found.map(|(_, program)| Arc::clone(program)).ok_or(())
+    };
+    let root = find(namespace, name, version).ok()?;
+    let members = gather(&root, find).ok()?;
+    let (_, texts) = split(text);
+    let text_of = |program: &Program| {
+        let place = known.iter().position(|(_, known)| known.digest == program.digest)?;
+        texts.get(place).map(|(_, text)| *text)
+    };
+    let own = text_of(&root)?;
+    if members.is_empty() {
+        return Some((own.to_owned(), root));
+    }
+    let named = members.iter().map(|(names, member)| Some((names.clone(), text_of(member)?)));
+    let text = join(own, named.collect::<Option<Vec<_>>>()?);
+    let program = link(Digest::of(text.as_bytes()), &root, &members);
+    Some((text, Arc::new(program)))
 }
 
 impl Linked {
@@ -201,7 +261,7 @@ impl Linked {
 
     /// Whether the program is one document only.
     pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+        self.members.is_empty()
     }
 }
 

@@ -56,6 +56,8 @@ pub enum Node {
     Raise(u16),
     /// Runs another workflow.
     Child(&'static str),
+    /// Runs a workflow without waiting for its end.
+    Detach(&'static str),
     /// The first if the data is truthy under this expression.
     If(&'static str, Box<Self>),
     /// Steps ordered by data and by links `(from, to, condition)`.
@@ -149,6 +151,17 @@ struct Builder {
 }
 
 impl Builder {
+    fn run(&mut self, name: &str, wait: bool) -> TaskId {
+        let kind = Kind::RunWorkflow {
+            namespace: "test".into(),
+            name: name.into(),
+            version: "1.0.0".into(),
+            input: None,
+            wait,
+        };
+        self.put(task(name, "/child", kind))
+    }
+
     fn reserve(&mut self) -> TaskId {
         self.tasks.push(None);
         TaskId(self.tasks.len() as u32 - 1)
@@ -226,17 +239,8 @@ impl Builder {
                 ]);
                 self.put(task("raise", "/raise", Kind::Raise(Template::Literal(error))))
             }
-            Node::Child(name) => self.put(task(
-                name,
-                "/child",
-                Kind::RunWorkflow {
-                    namespace: "test".into(),
-                    name: name.into(),
-                    version: "1.0.0".into(),
-                    input: None,
-                    wait: true,
-                },
-            )),
+            Node::Child(name) => self.run(name, true),
+            Node::Detach(name) => self.run(name, false),
             Node::If(source, body) => {
                 let child = self.add(*body);
                 let condition = self.expression(source);

@@ -72,27 +72,33 @@ pub const AUTHOR: Author = Author { node: NodeId(1), epoch: Epoch(1) };
 
 impl World {
     pub fn start(program: &Arc<Program>, input: Value, seed: u64) -> Self {
-        Self::begin(program, input, seed, (false, false))
+        Self::begin(program, input, seed, (false, None))
     }
 
     /// The same for a run that can be rolled back after it completed.
     pub fn start_kept(program: &Arc<Program>, input: Value, seed: u64) -> Self {
-        Self::begin(program, input, seed, (true, false))
+        Self::begin(program, input, seed, (true, None))
     }
 
     /// The same for a run that several nodes hold.
     pub fn start_shared(program: &Arc<Program>, input: Value, seed: u64) -> Self {
-        Self::begin(program, input, seed, (true, true))
+        Self::begin(program, input, seed, (true, Some(0)))
+    }
+
+    /// The same for one before which so many started each other.
+    pub fn start_deep(program: &Arc<Program>, depth: u32) -> Self {
+        Self::begin(program, value::object([]), 1, (true, Some(depth)))
     }
 
     fn begin(
         program: &Arc<Program>,
         input: Value,
         seed: u64,
-        (keep_plan, shared): (bool, bool),
+        (keep_plan, shared): (bool, Option<u32>),
     ) -> Self {
         let id = ExecutionId::from_bytes([7; 16]);
-        let start = Start { id, input, salt: [9; 16], keep_plan, shared };
+        let (shared, depth) = (shared.is_some(), shared.unwrap_or(0));
+        let start = Start { id, input, salt: [9; 16], keep_plan, shared, depth };
         let now = Time::from_millis(1_000_000);
         let (execution, advance) = Execution::start(program, start.clone(), AUTHOR, now);
         let (copy, _) = Execution::start(program, start, AUTHOR, now);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_protocols::replicas;
-use outlast_workflow::program::Kind;
 use outlast_workflow::{Author, Execution, Start};
 
 use super::super::definitions::Defined;
@@ -20,25 +19,18 @@ impl Engine {
     pub(in crate::engine) fn start_replicated(
         &mut self,
         step: &mut Step,
-        caller: Caller,
         defined: Arc<Defined>,
         begin: Begin,
-    ) -> Result<(), Refusal> {
-        check_kinds(&defined)?;
-        let (execution, definition) = (begin.execution, begin.definition);
+    ) {
+        let execution = begin.execution;
         let others = self.others_of(&begin.terms);
-        let message = Envelope::Begin(Box::new(begin.clone())).encode();
-        let position = self.hold(step, defined, begin);
-        for to in others.iter().copied() {
-            let message = message.clone();
-            self.teach(step, to, definition);
-            step.order(Some(position), Action::Send { to, message });
+        for to in &others {
+            self.teach(step, *to, begin.definition);
         }
+        self.hold(step, defined, begin, &others);
         self.holding(execution).expect("it was just made").unaware = others;
         let again = step.now.after(self.options.times.patience);
         self.set_custody_alarm(execution, Alarm::Begin, again);
-        self.acknowledge_start(step, caller, execution, true);
-        Ok(())
     }
 
     /// Tells a caller that an execution is started, once enough nodes hold it.
@@ -69,17 +61,22 @@ impl Engine {
         terms.members.iter().copied().filter(|member| *member != me).collect()
     }
 
-    /// Becomes a replica of an execution.
-    pub(in crate::engine) fn hold(
+    /// Becomes a replica of an execution, and tells others to. They hear that before anything else
+    /// about it: whoever knows nothing of an execution cannot take up its first state.
+    fn hold(
         &mut self,
         step: &mut Step,
         defined: Arc<Defined>,
         begin: Begin,
+        others: &BTreeSet<NodeId>,
     ) -> Position {
-        let Begin { execution: id, name, input, salt, started, terms, .. } = begin;
+        let mut turn = Turn { begun: true, ..Turn::default() };
+        turn.send_to_all(others, &Envelope::Begin(Box::new(begin.clone())));
+        let Begin { execution: id, name, input, salt, started, terms, parent, .. } = begin;
         let digest = sizes::digest_of(&input);
         // Nobody goes on from this value unless this replica is to begin: then it is made anew.
-        let start = Start { id, input, salt, keep_plan: true, shared: true };
+        let depth = parent.map_or(0, |parent| parent.depth);
+        let start = Start { id, input, salt, keep_plan: true, shared: true, depth };
         let nobody = Author { node: self.options.node, epoch: outlast_lineage::Epoch(0) };
         let (placeholder, _) = Execution::start(&defined.program, start, nobody, started);
         let weight = encode_state(&placeholder).len();
@@ -89,14 +86,13 @@ impl Engine {
             weight,
             held: true,
             custody: Some(Custody::Replica(Box::new(holding))),
-            ..Entry::new(defined, digest, None, started, self.position, placeholder)
+            ..Entry::new(defined, digest, parent, started, self.position, placeholder)
         };
         self.roster.insert(id, entry);
         self.custodies.insert(id);
         self.wake(id);
         self.counters.started += 1;
         let lost: Vec<NodeId> = self.lost_members(id);
-        let mut turn = Turn { begun: true, ..Turn::default() };
         for peer in lost {
             self.tell_replica(step, id, replicas::Input::PeerLost(peer), &mut turn);
         }
@@ -139,7 +135,7 @@ impl Engine {
         }
         let mut unaware = self.others_of(&begin.terms);
         unaware.remove(&from);
-        let position = self.hold(step, defined, begin);
+        let position = self.hold(step, defined, begin, &BTreeSet::new());
         self.holding(id).expect("it was just made").unaware = unaware;
         if self.gossip.draining {
             self.tell_to_retire(id, true);
@@ -216,8 +212,12 @@ impl Engine {
             return;
         }
         let starters = std::mem::take(&mut holding.starters);
+        let detached = holding.detached.take();
         for (caller, new) in starters {
             self.acknowledge_start(step, caller, id, new);
+        }
+        if let Some((parent, number)) = detached {
+            self.queue(parent, |execution| Work::Release { execution, number });
         }
     }
 
@@ -261,20 +261,7 @@ impl Engine {
             salt: holding.salt,
             started: entry.started,
             terms: holding.terms.clone(),
+            parent: entry.parent.as_deref().copied(),
         })
-    }
-}
-
-/// What a single node can do with events and children, replicas cannot yet.
-fn check_kinds(defined: &Defined) -> Result<(), Refusal> {
-    let word = defined.program.tasks.iter().find_map(|task| match &task.kind {
-        Kind::RunWorkflow { wait: false, .. } => Some("run: workflow` with `await: false"),
-        _ => None,
-    });
-    match word {
-        None => Ok(()),
-        Some(word) => Err(Refusal::Invalid(format!(
-            "`{word}` works on one node only in this release: start it with `survival: none`"
-        ))),
     }
 }

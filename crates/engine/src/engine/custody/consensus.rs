@@ -119,6 +119,10 @@ impl Engine {
         if !holding.replica.standing().settled || begun || present.last() != Some(&me) {
             return;
         }
+        if self.keeps_something_back(id) {
+            return;
+        }
+        let Some(holding) = self.holding(id) else { return };
         holding.coordinator = Some(two_phase::Coordinator::new(patience));
         let others = present.into_iter().filter(|node| *node != me).collect();
         self.tell_coordinator(step, id, two_phase::coordinator::Input::Begin(others), turn);
@@ -219,6 +223,10 @@ impl Engine {
                 let message = Envelope::Forgetting(id, Message::Forgotten).encode();
                 step.order(Some(self.position), Action::Send { to: from, message });
             }
+            return;
+        }
+        // Whoever still has something to let go of is asked again.
+        if matches!(message, Message::Prepare) && self.keeps_something_back(id) {
             return;
         }
         let mut turn = Turn::default();

@@ -176,7 +176,8 @@ impl Engine {
         let entry = self.roster.known(id);
         let Some(Custody::Replica(holding)) = &entry.custody else { return };
         let (salt, input) = (holding.salt, entry.execution().input());
-        let start = Start { id, input, salt, keep_plan: true, shared: true };
+        let depth = entry.parent.as_deref().map_or(0, |parent| parent.depth);
+        let start = Start { id, input, salt, keep_plan: true, shared: true, depth };
         let program = Arc::clone(&entry.defined.program);
         let (execution, advance) = Execution::start(&program, start, author, step.now);
         let state = encode_state(&execution);

@@ -12,6 +12,7 @@ mod beginning;
 mod bundling;
 mod choosing;
 mod consensus;
+mod detaching;
 mod driving;
 mod lines;
 mod peers;
@@ -73,8 +74,10 @@ pub(super) struct Holding {
     pub(super) held: Vec<HeldBack>,
     /// The newest state that a decision was asked for, since this replica leads.
     pub(super) wanted: Option<u64>,
-    /// Emitted events, by their numbers, on their way out.
+    /// What is emitted or started, by its number, on its way out.
     pub(super) leaving: BTreeMap<u64, releasing::Leaving>,
+    /// The execution that started it and waits to hear that others hold it, and the number there.
+    pub(super) detached: Option<(ExecutionId, u64)>,
     /// What came while this replica did not lead.
     pub(super) late: Vec<Event>,
     /// Whether its end was told.
@@ -170,6 +173,7 @@ impl Holding {
             held: Vec::new(),
             wanted: None,
             leaving: BTreeMap::new(),
+            detached: None,
             late: Vec::new(),
             concluded: false,
         }
@@ -198,6 +202,12 @@ impl Holding {
     fn is_copied(&self) -> bool {
         let aware = self.terms.members.len() - 1 - self.unaware.len();
         self.copies_before_started() <= aware || self.replica.is_settling()
+    }
+
+    /// Whether it outlives this node's disk as it is to: it is copied, and to somebody at least.
+    fn is_held_elsewhere(&self) -> bool {
+        let others = self.terms.members.len() - 1;
+        self.is_copied() && (others == 0 || self.unaware.len() < others)
     }
 
     fn copies_before_started(&self) -> usize {

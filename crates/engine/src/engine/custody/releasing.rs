@@ -1,10 +1,12 @@
-//! What a line emits: kept in its value until it is certain that the line counts, then taken in and
-//! spread like any other event.
+//! What a line emits, or starts without waiting for its end: kept in its value until it is certain that
+//! the line counts. Then an event is taken in and spread like any other, and an execution begins
+//! (`detaching`).
 //!
-//! An event that left cannot be called back. So it waits, like a pivot, until consensus has decided on
-//! its state, but the run does not wait for it; at the latest it leaves when the end is decided on.
-//! A task whose class says that a surplus event does no harm has it leave at once. The id of an event
-//! follows from its place in the flow, so it is the same event on every line and after a take-over.
+//! What left cannot be called back. So it waits, like a pivot, until consensus has decided on its state,
+//! but the run does not wait for it; at the latest it leaves when the end is decided on, and nobody
+//! forgets before. A task whose class says that a surplus event does no harm has it leave at once. The
+//! ids of events and executions follow from their places in the flow, so they are the same on every
+//! line and after a take-over.
 
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_protocols::replicas::Input;
@@ -12,10 +14,12 @@ use outlast_workflow::{Emitted, Event};
 
 use super::super::entry::State;
 use super::super::{Cause, Engine, Step, Work};
-use super::{Custody, Word};
+use super::detaching::Departure;
+use super::turn::Turn;
+use super::{Custody, Holding, Word};
 use crate::{Origin, Publication, RecordKind};
 
-/// An event of the outbox, on its way out.
+/// Something in the outbox, on its way out.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Leaving {
     /// The newest state there was when it was first seen.
@@ -27,14 +31,14 @@ pub(in crate::engine) struct Leaving {
 enum Stage {
     /// It may not leave yet.
     Waits,
-    /// It is being taken in.
+    /// It is being taken in, or begun.
     Leaves,
-    /// It was taken in, in this life.
+    /// It was, in this life.
     Left,
 }
 
 impl Engine {
-    /// Looks which emitted events may leave, and asks for the decisions that the others need.
+    /// Looks what may leave, and asks for the decisions that the others need.
     pub(super) fn look_at_outbox(&mut self, id: ExecutionId) {
         let entry = self.roster.known(id);
         let State::Awake(execution, _) = &entry.state else { return };
@@ -50,7 +54,9 @@ impl Engine {
         for Emitted { number, at_once, .. } in outbox {
             let waits = Leaving { state, stage: Stage::Waits };
             let leaving = holding.leaving.entry(number).or_insert(waits);
-            if leaving.stage != Stage::Waits {
+            // Whoever holds the end waits for nobody else with what it begins.
+            let under_way = leaving.stage == Stage::Leaves && !holding.concluded;
+            if leaving.stage == Stage::Left || under_way {
                 continue;
             }
             let may_leave = holding.concluded || replica.may_leave(leaving.state);
@@ -73,8 +79,8 @@ impl Engine {
         }
     }
 
-    /// Takes in an event that may leave; in the next turn the line is told, and forgets it.
-    pub(in crate::engine) fn release_event(
+    /// Has something leave that may; in the next turn the line is told, and forgets it.
+    pub(in crate::engine) fn release_outgoing(
         &mut self,
         step: &mut Step,
         id: ExecutionId,
@@ -84,23 +90,59 @@ impl Engine {
             return;
         }
         let Some(holding) = self.holding(id) else { return };
-        let Some(leaving) = holding.leaving.get_mut(&number) else { return };
-        if std::mem::replace(&mut leaving.stage, Stage::Left) != Stage::Left {
-            if self.take_emitted(step, id, number) {
-                self.queue(id, |execution| Work::Release { execution, number });
+        let concluded = holding.concluded;
+        match holding.leaving.get(&number).map(|leaving| leaving.stage) {
+            None => {}
+            Some(Stage::Waits | Stage::Leaves) => {
+                let stage = self.depart(step, id, number);
+                if let Some(holding) = self.holding(id)
+                    && let Some(leaving) = holding.leaving.get_mut(&number)
+                {
+                    leaving.stage = stage;
+                }
+                if stage == Stage::Left {
+                    self.queue(id, |execution| Work::Release { execution, number });
+                }
             }
-        } else if self.roster.known(id).execution().outcome().is_none() {
+            // Nobody forgets before all has left.
+            Some(Stage::Left) if concluded => {
+                let mut turn = Turn::default();
+                self.coordinate(step, id, &mut turn);
+                self.finish_turn(step, id, turn);
+            }
             // Nothing comes after an end that may be decided on by now.
-            self.advance(step, id, Event::Released(number), Cause::default());
+            Some(Stage::Left) if self.roster.known(id).execution().outcome().is_some() => {}
+            Some(Stage::Left) => {
+                self.advance(step, id, Event::Released(number), Cause::default());
+            }
         }
     }
 
-    /// Takes an emitted event in, unless it was before. Says whether there is such an event.
-    fn take_emitted(&mut self, step: &mut Step, id: ExecutionId, number: u64) -> bool {
+    /// Takes in an event, or begins an execution; says how far that has come.
+    fn depart(&mut self, step: &mut Step, id: ExecutionId, number: u64) -> Stage {
+        let Some(detached) = self.roster.known(id).execution().outgoing_start(number) else {
+            self.take_emitted(step, id, number);
+            return Stage::Left;
+        };
+        match self.begin_detached(step, id, number, detached) {
+            Departure::Over => Stage::Left,
+            // Whoever holds the end begins it itself, so it need not wait for the others.
+            Departure::Spreading if self.holding(id).is_some_and(|it| it.concluded) => Stage::Left,
+            Departure::Spreading => Stage::Leaves,
+            Departure::Again => {
+                self.queue(id, |execution| Work::Release { execution, number });
+                Stage::Leaves
+            }
+            Departure::Later => Stage::Waits,
+        }
+    }
+
+    /// Takes an emitted event in, unless it was before.
+    fn take_emitted(&mut self, step: &mut Step, id: ExecutionId, number: u64) {
         let execution = self.roster.known(id).execution();
         let emitted = execution.outbox().find(|it| it.number == number).map(|it| it.emitted);
         let (Some(emitted), Some(event)) = (emitted, execution.outgoing_event(number)) else {
-            return false;
+            return;
         };
         // Whoever comes back long after the end does not tell again what all have forgotten.
         let is_old = emitted.after(self.options.limits.buffered_event_age) < step.now;
@@ -115,7 +157,22 @@ impl Engine {
             let RecordKind::EventTaken(publication) = kind else { unreachable!("just made") };
             self.take_event(step, position, publication);
         }
-        true
+    }
+
+    /// Whether an execution has ended, and not all has left that it emitted or started.
+    pub(super) fn keeps_something_back(&mut self, id: ExecutionId) -> bool {
+        self.wake(id);
+        let entry = self.roster.known(id);
+        let State::Awake(execution, _) = &entry.state else { return false };
+        let Some(Custody::Replica(holding)) = &entry.custody else { return false };
+        execution.outbox().any(|outgoing| !holding.has_let_go(outgoing.number))
+    }
+}
+
+impl Holding {
+    /// Whether something of the outbox has left, in this life.
+    fn has_let_go(&self, number: u64) -> bool {
+        self.leaving.get(&number).is_some_and(|leaving| leaving.stage == Stage::Left)
     }
 }
 

@@ -152,7 +152,7 @@ impl Engine {
             ..Entry::new(
                 defined,
                 sizes::digest_of(&begin.input),
-                None,
+                begin.parent,
                 begin.started,
                 position,
                 execution,
@@ -317,6 +317,7 @@ impl Entry {
                 salt: holding.salt,
                 started: self.started,
                 terms: holding.terms.clone(),
+                parent: self.parent.as_deref().copied(),
             },
             state: self.held_state().into(),
         })

@@ -64,6 +64,17 @@ impl Turn {
         self.letters.push(Letter { to, message: envelope.encode(), early, awaited });
     }
 
+    /// Sends the same message to several nodes.
+    pub(super) fn send_to_all(&mut self, nodes: &BTreeSet<NodeId>, envelope: &Envelope) {
+        self.last = None;
+        let (early, awaited) = (!self.is_recorded(), envelope.is_awaited());
+        let message = if nodes.is_empty() { Vec::new() } else { envelope.encode() };
+        for to in nodes {
+            let message = message.clone();
+            self.letters.push(Letter { to: *to, message, early, awaited });
+        }
+    }
+
     pub(super) fn send_word(&mut self, id: ExecutionId, to: NodeId, message: replicas::Message) {
         let same = self.last.as_ref() == Some(&message);
         let bytes = match self.letters.last().filter(|_| same) {

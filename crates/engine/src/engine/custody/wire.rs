@@ -8,7 +8,7 @@ use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
 use outlast_workflow::{Delta, Happening};
 
-use crate::{Definition, Origin, Survival};
+use crate::{Definition, Origin, Parent, Survival};
 
 /// The version of the wire format that this release writes.
 const WIRE_VERSION: u8 = 1;
@@ -97,6 +97,9 @@ pub(crate) struct Begin {
     pub(in crate::engine) started: Time,
     #[n(6)]
     pub(in crate::engine) terms: Terms,
+    /// The execution that started it, if one did.
+    #[n(7)]
+    pub(in crate::engine) parent: Option<Parent>,
 }
 
 /// On which terms an execution is held: the same at all its replicas.
