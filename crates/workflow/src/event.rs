@@ -132,7 +132,7 @@ pub enum Answer {
 pub enum Resolution {
     /// It happened, with this result (forward) or it is undone (undo).
     Done(Value),
-    /// It did not happen.
+    /// It did not happen. An undo is then made as a new operation, with a new key.
     NotDone,
     /// Ask again with the same key.
     Retry,

@@ -8,7 +8,7 @@ use kit::build::{Node, program, program_with};
 use kit::world::{Dice, World};
 use outlast_expressions::value;
 use outlast_workflow::program::OnFault;
-use outlast_workflow::{Command, EffectNote, Event, Outcome};
+use outlast_workflow::{Answer, Command, EffectNote, Event, Fault, FaultKind, Outcome};
 use proptest::prelude::*;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -198,4 +198,60 @@ fn what_is_in_doubt_and_must_not_be_repeated_is_not_tried_again() {
     let resolution = outlast_workflow::Resolution::Done(value::object([]));
     world.happen(Event::Resolved { effect, resolution });
     assert!(matches!(world.ended, Some(Outcome::Completed(_))));
+}
+
+fn unanswered(world: &mut World, service: &str) {
+    let waiting = world.open.iter().find_map(|(ticket, command)| match command {
+        Command::Call { request, .. } if format!("{:?}", request.target).contains(service) => {
+            Some(*ticket)
+        }
+        _ => None,
+    });
+    let ticket = waiting.expect("it is being called");
+    world.open.remove(&ticket);
+    let fault = Fault::new(FaultKind::Communication, "no answer", "the network failed");
+    world.happen(Event::Answered { ticket, answer: Answer::Unknown(fault) });
+}
+
+/// Otherwise the line that goes on would count on it, and its author undo it.
+#[test]
+fn a_call_of_another_author_that_waits_for_a_person_is_made_anew() {
+    let program = program(Node::Once("a"));
+    let mut world = World::start_shared(&program, value::object([]), 1);
+    unanswered(&mut world, "a");
+    let first = world.execution.parked()[0].effect;
+    world.go_on_as(2);
+    assert!(world.execution.parked().is_empty(), "its author has it parked");
+    assert!(world.effects.contains(&EffectNote::Disowned { effect: first }));
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+    assert_eq!(world.done(), ["a"]);
+    assert!(!world.acted.contains_key(&first));
+}
+
+/// Otherwise both would undo it.
+#[test]
+fn calls_of_another_author_are_not_found_out_about_in_order_to_undo_them() {
+    let slow = Node::Sequence(vec![Node::Wait(5), Node::Raise(418)]);
+    let fork = Node::Fork(vec![Node::Once("a"), Node::Once("b"), slow]);
+    let root = Node::Sequence(vec![Node::Once("first"), fork]);
+    let program = program_with(root, OnFault::Compensate);
+    let mut world = World::start_shared(&program, value::object([]), 1);
+    world.step();
+    world.next_timer();
+    assert_eq!(world.execution.parked().len(), 1, "the other one waits in the plan behind it");
+    world.go_on_as(2);
+    assert_eq!(disowned(&world), 2);
+    assert!(matches!(world.run(), Outcome::Compensated(_)));
+    assert_eq!(world.done(), ["first", "first-bar"]);
+}
+
+#[test]
+fn an_attempt_of_another_author_is_not_in_the_way_of_the_next_one() {
+    let body = Node::Within(10, Box::new(Node::Once("a")));
+    let program = program(Node::Try(Box::new(body), 2, None));
+    let mut world = World::start_shared(&program, value::object([]), 1);
+    assert!(world.next_timer(), "the call takes too long");
+    world.go_on_as(2);
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+    assert_eq!((world.done(), disowned(&world)), (vec!["a"], 1));
 }

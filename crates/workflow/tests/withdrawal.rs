@@ -379,6 +379,66 @@ fn undos_of_two_lines_are_two_operations_where_nobody_knows_keys() {
     assert_eq!(one, other, "a provider that knows keys undoes the one effect once");
 }
 
+/// The key with which a service is being called.
+fn key_of_open_call(world: &World, service: &str) -> Option<String> {
+    world.open.values().find_map(|command| match command {
+        Command::Call { request, .. } if format!("{:?}", request.target).contains(service) => {
+            Some(request.key.to_string())
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn an_undo_is_one_operation_however_often_and_on_whichever_line_it_is_tried() {
+    let attempt = Node::Try(
+        Box::new(Node::Sequence(vec![Node::Invoke("a"), Node::Raise(418)])),
+        1,
+        Some(Box::new(Node::Compensate)),
+    );
+    let mut run = World::start_kept(&program(attempt), value::object([]), 1);
+    run.broken.insert("a-bar".to_owned());
+    let mut lost = None;
+    let mut keys = Vec::new();
+    while run.step() && keys.len() < 3 {
+        if let Some(key) = key_of_open_call(&run, "a-bar") {
+            lost.get_or_insert_with(|| run.clone());
+            keys.push(key);
+            let ticket = *run.open.keys().next().expect("the undo is being called");
+            run.answer(ticket);
+        }
+    }
+    assert_eq!(keys, [&*keys[0], &*keys[0], &*keys[0]], "a refusal does not make it another one");
+
+    let mut lost = lost.expect("an undo was tried");
+    lost.broken.clear();
+    lost.happen(Event::LineLost);
+    let undo = standing(&lost).into_keys().collect();
+    lost.happen(Event::Withdrawn { undo });
+    while lost.step() {}
+    let undone: Vec<_> = lost.deeds.iter().filter(|deed| deed.name == "a-bar").collect();
+    assert!(undone.iter().any(|deed| deed.key == keys[0]), "{undone:?}");
+}
+
+#[test]
+fn only_a_person_makes_an_undo_that_was_refused_a_new_operation() {
+    for (resolution, renews) in [(Resolution::Retry, false), (Resolution::NotDone, true)] {
+        let root = Node::Sequence(vec![Node::Invoke("a"), Node::Raise(418)]);
+        let program = program_with(root, OnFault::Compensate);
+        let mut world = World::start(&program, value::object([]), 1);
+        world.broken.insert("a-bar".to_owned());
+        let mut first = None;
+        while world.step() {
+            first = first.or_else(|| key_of_open_call(&world, "a-bar"));
+        }
+        let effect = world.execution.parked()[0].effect;
+        world.happen(Event::Resolved { effect, resolution });
+        let second = key_of_open_call(&world, "a-bar");
+        assert!(second.is_some());
+        assert_eq!(first != second, renews);
+    }
+}
+
 #[test]
 fn a_line_that_ended_can_be_withdrawn_while_its_plan_is_kept() {
     let program = program(Node::Sequence(vec![Node::Once("a"), Node::Once("b")]));

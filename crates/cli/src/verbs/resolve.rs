@@ -18,7 +18,7 @@ const RESOLUTIONS: [&str; 4] = ["done", "not-done", "retry", "abandon"];
                       outlast resolve --all <done|not-done|retry|abandon> [OPTIONS]",
     after_help = "\
   done      it happened; --result is what it answered
-  not-done  it did not happen
+  not-done  it did not happen; an undo is made again, with a new key
   retry     ask again
   abandon   leave it as it is
 

@@ -106,7 +106,10 @@ impl<'a> Machine<'a> {
         let digest = digest_of(&target);
         let path = branch.top().expect("a task calls").path;
         if let Some(request) = self.take_uncertain(branch, path, &digest) {
-            return Ok((request, true));
+            if !self.is_debt_of_another(branch.frames(), &request) {
+                return Ok((request, true));
+            }
+            self.effect_disowned(request.effect);
         }
         let idempotency = self.trait_of(branch, |task| task.traits.idempotency.as_ref());
         let class = self.trait_of(branch, |task| task.traits.class);
@@ -175,10 +178,17 @@ impl<'a> Machine<'a> {
         said_of(self.program, branch.frames(), of)
     }
 
-    /// A number that differs between attempts that were definitely answered.
+    /// A number that differs between attempts that were definitely answered. An undo is one operation
+    /// until it is done, wherever and however often it is tried: another line may undo the same
+    /// effect, and knows nothing of refusals. Only a person can say that it is to be a new one.
     pub(super) fn incarnation(&self, branch: &Branch) -> u64 {
-        let mut incarnation = branch.birth.incarnation;
-        for frame in branch.frames() {
+        let frames = branch.frames();
+        let undo = frames.iter().rposition(|it| matches!(it.activity, Activity::Undoing(_)));
+        let (mut incarnation, counted) = match undo {
+            Some(depth) => (0, &frames[depth..=depth]),
+            None => (branch.birth.incarnation, frames),
+        };
+        for frame in counted {
             let retries = match &frame.activity {
                 Activity::Try(trying) => trying.retries,
                 _ => 0,
@@ -342,12 +352,6 @@ impl<'a> Machine<'a> {
     fn failed(&mut self, branch: &mut Branch, request: &Request, fault: Fault) -> Turn {
         if !request.readonly && !request.undo {
             self.effect_gone(request.effect);
-        }
-        // The next try is a new operation: this one was definitely answered.
-        if let Some(depth) =
-            branch.frames().iter().rposition(|frame| matches!(frame.activity, Activity::Undoing(_)))
-        {
-            branch.frame_mut(depth).tries += 1;
         }
         self.set_activity(branch, Activity::Begin);
         if let Some(turn) = self.retry_in_place(branch, true) {
@@ -566,7 +570,7 @@ fn digest_of(target: &Target) -> Digest {
 }
 
 /// The place and request of a call that may have happened.
-fn uncertain_call(entry: &PlanEntry) -> Option<(Path, &Calling)> {
+pub(super) fn uncertain_call(entry: &PlanEntry) -> Option<(Path, &Calling)> {
     let PlanEntry::Uncertain(frames) = entry else { return None };
     let frame = frames.last()?;
     match &frame.activity {

@@ -3,6 +3,7 @@
 use outlast_expressions::{Value, value};
 use outlast_lineage::{EffectId, EffectState, Recourse};
 
+use super::calling::uncertain_call;
 use super::{Machine, Turn};
 use crate::execution::{
     Activity, Branch, Compensating, Failure, Frame, JoinId, PlanEntry, PlanId, Slot, Undoing,
@@ -123,6 +124,7 @@ impl Machine<'_> {
                 }
                 CompensationOrder::Parallel => self.undo_in_parallel(branch, lists),
             },
+            Some(entry) if self.leaves_to_another(&entry) => Turn::Again,
             Some(PlanEntry::Uncertain(frames)) => match self.recourse(&frames) {
                 Recourse::Nothing => Turn::Again,
                 Recourse::Undo => self.undo_unheard(branch, frames),
@@ -131,6 +133,17 @@ impl Machine<'_> {
             },
             Some(entry) => self.begin_undo(branch, entry),
         }
+    }
+
+    /// Leaves a call that may have happened to whoever made it, if that is not this author.
+    fn leaves_to_another(&mut self, entry: &PlanEntry) -> bool {
+        let PlanEntry::Uncertain(frames) = entry else { return false };
+        let call = uncertain_call(entry).map(|(_, calling)| &calling.request);
+        let debt = call.filter(|request| self.is_debt_of_another(frames, request));
+        if let Some(request) = debt {
+            self.effect_disowned(request.effect);
+        }
+        debt.is_some()
     }
 
     /// Undoes a call without having heard what became of it: its undo holds in either case.
@@ -372,6 +385,10 @@ impl Machine<'_> {
         match resolution {
             Resolution::Done(_) => self.undone(branch),
             Resolution::NotDone | Resolution::Retry => {
+                // A provider that remembers its refusals by key gives the same one for ever: whoever
+                // knows that it did nothing has the undo made as a new operation.
+                let renews = u64::from(resolution == Resolution::NotDone);
+                branch.top_mut().expect("an undo has a frame").tries += renews;
                 let undoing = self.undoing(branch);
                 undoing.retries = 0;
                 undoing.since = self.now;

@@ -3,14 +3,15 @@
 //! Solo recovery is milder: the author is the same, so what it may have done is its own to find out
 //! (`open`). Here the earlier author may still be there, cut off, and go on by itself. What is asked
 //! again with the same key is one effect however many ask; what must not be asked again is done anew,
-//! and whoever did it first undoes it when the lines are settled.
+//! and whoever did it first undoes it when the lines are settled. That holds for a call that waits
+//! for a person, too: two lines that heard that it happened would both keep or both undo it.
 
-use outlast_lineage::BranchId;
+use outlast_lineage::{BranchId, Repetition, Reversal};
 
-use super::calling::is_finding_out;
+use super::calling::{conduct, is_finding_out, is_pivot};
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, Calling};
-use crate::{Answer, Fault, FaultKind};
+use crate::execution::{Activity, Branch, Calling, Frame, Stage};
+use crate::{Answer, Fault, FaultKind, Happening, Request};
 
 impl Machine<'_> {
     pub(super) fn take_over(&mut self) {
@@ -30,42 +31,79 @@ impl Machine<'_> {
         self.commands.extend(open);
     }
 
-    /// What a new author does about the call a branch waits for; nothing if it is just asked again.
+    /// What a new author does about the call a branch waits for; nothing if it is just asked again,
+    /// or stays with a person.
     fn take_over_call(&mut self, branch: &mut Branch) -> Option<Turn> {
-        let Activity::Calling(calling) = &branch.top()?.activity else { return None };
+        let (calling, parked) = call_of(&branch.top()?.activity)?;
         let calling = calling.clone();
         let counts = !calling.request.readonly && !calling.request.undo;
         if !self.must_not_repeat(branch) {
-            if counts {
+            if counts && !parked {
                 self.effect_intended(branch, &calling.request);
             }
             return None;
         }
-        if self.is_own(&calling) {
+        if self.is_own(&calling.request) {
             return None;
         }
-        if !counts || is_pivot_or_sought(self, branch) {
+        // A second call would be wrong even as an effect of its own: nothing could take it back.
+        if !counts || is_pivot(self.program, branch) {
             let fault = Fault::new(
                 FaultKind::Communication,
                 "Outcome unknown",
                 "another node made the call, and it is not known whether it happened",
             );
-            return Some(self.answered(branch, &calling, Answer::Unknown(fault)));
+            return (!parked).then(|| self.answered(branch, &calling, Answer::Unknown(fault)));
+        }
+        if parked {
+            let task = branch.top().expect("it is parked in a frame").task;
+            let word = "left to whoever made the call".to_owned();
+            self.happenings.push(Happening::Resolved(task, word));
         }
         self.effect_disowned(calling.request.effect);
+        if is_finding_out(branch) {
+            return Some(leave_to_author(branch));
+        }
         let request = self.renewed(branch, &calling);
         Some(self.call(branch, request, false))
     }
 
+    /// Whether a call that may have happened is the debt of another author, or of this one in an
+    /// earlier term: whoever made it finds out about it and takes it back, and nobody else may.
+    pub(super) fn is_debt_of_another(&self, frames: &[Frame], request: &Request) -> bool {
+        let conduct = conduct(self.program, frames);
+        let stage = &self.execution.head.stage;
+        self.execution.exchange.is_some()
+            && matches!(stage, Stage::Forward | Stage::RollingBack(_) | Stage::Closing(_))
+            && conduct.repetition == Repetition::Acts
+            && conduct.reversal != Reversal::Impossible
+            && !request.undo
+            && !self.is_own(request)
+    }
+
     /// Whether this author made a call, in this term.
-    fn is_own(&self, calling: &Calling) -> bool {
-        let point = calling.request.effect.point;
+    fn is_own(&self, request: &Request) -> bool {
+        let point = request.effect.point;
         (point.author, point.epoch) == (self.author.node, self.author.epoch)
     }
 }
 
-/// Whether a second call would be wrong even as an effect of its own: nothing could take it back, or
-/// it is only asked whether the first one happened.
-fn is_pivot_or_sought(machine: &Machine<'_>, branch: &Branch) -> bool {
-    super::calling::is_pivot(machine.program, branch) || is_finding_out(branch)
+/// The call that an activity waits for, and whether a person is to say what became of it.
+fn call_of(activity: &Activity) -> Option<(&Calling, bool)> {
+    match activity {
+        Activity::Calling(calling) => Some((calling, false)),
+        Activity::Parked { resume, .. } => match resume.as_ref() {
+            Activity::Calling(calling) => Some((calling, true)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Goes on rolling back without the call that was being found out about.
+fn leave_to_author(branch: &mut Branch) -> Turn {
+    while !matches!(branch.top().map(|it| &it.activity), Some(Activity::Compensating(_))) {
+        branch.pop().expect("what is found out about is part of rolling back");
+    }
+    Turn::Again
 }
