@@ -15,7 +15,8 @@
 //!   new term, which is on disk before anyone hears of it.
 //! - A replica that knows the final decision neither votes nor runs.
 //! - The state held is the one that `Standing::head` names; the owner keeps the state itself.
-//! - Own effects are on the line held or in exactly one remnant, until they are gone.
+//! - Own effects are on the line held or in a remnant, until they are gone; what was asked for again by
+//!   one key on several lines is on each of them.
 //! - A line that this replica may have proposed is kept until something is decided.
 //!
 //! Consensus and forgetting are other machines; the owner runs them. See `docs/protocols/replicas.md`.

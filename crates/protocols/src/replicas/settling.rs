@@ -159,7 +159,7 @@ impl Replica {
             return true;
         }
         let newest = self.copies(record.key).max_by_key(|(line, _, copy)| (*line, copy.intended));
-        let is_newest = newest.is_some_and(|(_, copy, _)| copy == effect);
+        let is_newest = newest.is_some_and(|(of, copy, _)| (of, copy) == (line, effect));
         is_newest && !self.copies_wait(record.key, Some(line))
     }
 

@@ -228,9 +228,7 @@ impl Standing {
             }
             Change::Judged { verdict, effects } => {
                 for effect in effects {
-                    if let Some(record) = self.record_mut(effect) {
-                        record.verdict = Some(*verdict);
-                    }
+                    self.open_records(effect).for_each(|record| record.verdict = Some(*verdict));
                 }
             }
             Change::Settled => self.settled = true,
@@ -323,9 +321,13 @@ impl Standing {
         self.records.iter().chain(self.remnants.values().flat_map(|remnant| &remnant.records))
     }
 
-    fn record_mut(&mut self, effect: &EffectId) -> Option<&mut Record> {
+    /// The records of an effect without a verdict. What another replica had asked for and this one
+    /// asked again each time it went on, with the same key, is one effect on several lines.
+    fn open_records(&mut self, effect: &EffectId) -> impl Iterator<Item = &mut Record> {
         let lines = self.remnants.values_mut().map(|remnant| &mut remnant.records);
-        std::iter::once(&mut self.records).chain(lines).find_map(|line| line.get_mut(effect))
+        let records = std::iter::once(&mut self.records).chain(lines);
+        let records = records.filter_map(|line| line.get_mut(effect));
+        records.filter(|record| record.verdict.is_none())
     }
 
     /// The final decision, if there is one.

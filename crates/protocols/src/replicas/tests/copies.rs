@@ -140,6 +140,35 @@ fn whoever_asks_in_vain_for_long_no_longer_insists() {
     assert!(rounds > 3, "it did insist");
 }
 
+/// Each time it went on it asked for what the other had asked for, and each time it was too late.
+#[test]
+fn what_was_asked_for_again_on_several_lines_is_judged_once_for_all() {
+    let open = effect(3, 1, 1);
+    let mut late = begun(setup(2, 3, 1));
+    for number in 1..=2 {
+        let term = 10 * number;
+        receive(&mut late, 3, state(term, head(&[(3, 1, 1), (3, term, number)], number)));
+        elect(&mut late, 3, &[]);
+        advance(&mut late, number, vec![intended(open, "a", true)]);
+        late.step(NOW, Input::PeerFound(NodeId(3)));
+    }
+    let decided = [(3, 1, 1), (3, 20, 2), (3, 30, 5)];
+    receive(&mut late, 3, state(30, head(&decided, 9)));
+    let outputs = decide(&mut late, 0, line(&decided));
+    let lines = late.standing().remnants.values().filter(|it| !it.records.is_empty());
+    assert_eq!(lines.count(), 2, "it is on two lines");
+    assert!(!outputs.contains(&Output::Settled));
+
+    let mut told = late.clone();
+    let outputs = receive(&mut told, 3, Message::Keep { effects: vec![open] });
+    assert!(outputs.contains(&Output::Settled), "{outputs:?}");
+
+    let allow = || Message::Allow { effects: vec![open] };
+    let ordered = [1, 3].map(|peer| receive(&mut late, peer, allow())).concat();
+    assert_eq!(ordered.iter().filter(|it| matches!(it, Output::Undo { .. })).count(), 1);
+    assert!(undone(&mut late, open).contains(&Output::Settled));
+}
+
 /// The state was kept apart when its author came back and asked for something again.
 #[test]
 fn what_was_kept_apart_is_undone_before_what_it_started_from() {
