@@ -34,7 +34,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_expressions::Value;
-use outlast_lineage::{Digest, EffectId, ExecutionId, NodeId, Time};
+use outlast_lineage::{Digest, EffectId, ExecutionId, Lineage, NodeId, Point, Time};
+use outlast_protocols::replicas;
 use outlast_workflow::{Author, Event, Program, Resolution, Ticket};
 
 use crate::{
@@ -413,6 +414,25 @@ impl Engine {
     /// How far an execution is, as far as that counts.
     pub fn condition_of(&self, id: ExecutionId) -> Option<Condition> {
         Some(self.roster.get(id)?.condition)
+    }
+
+    /// The line on which the calls that are answered at an address are made, if several nodes hold it
+    /// and it is not lost here.
+    pub fn line_at(&self, address: ExecutionId) -> Option<&Lineage> {
+        self.replica_at(address).map(|replica| &replica.head().lineage)
+    }
+
+    /// The state of that line in which an effect was intended.
+    pub fn intent_at(&self, address: ExecutionId, effect: EffectId) -> Option<Point> {
+        let standing = self.replica_at(address)?.standing();
+        standing.head.lineage.at(standing.records.get(&effect)?.intended)
+    }
+
+    fn replica_at(&self, address: ExecutionId) -> Option<&replicas::Replica> {
+        match self.roster.get(self.at_address(address))?.custody.as_ref()? {
+            custody::Custody::Replica(holding) => Some(&holding.replica),
+            custody::Custody::Remnant(_) => None,
+        }
     }
 
     /// The executions in which something waits for a person, be it in a line that was lost or in a

@@ -92,24 +92,25 @@ impl Engine {
         let weight = usize::try_from(self.counters.record_bytes - written).unwrap_or(usize::MAX);
         let entry = self.roster.known(id);
         entry.weight = entry.weight.saturating_add(weight);
-        self.conclude(step, id, position, advanced.happenings, commands);
+        let parking = advanced.happenings.iter().any(touches_parking);
+        self.conclude(step, id, position, (advanced.happenings, parking), commands);
         self.deliver(position, &advanced.sent);
         if let Some(publication) = advanced.published {
             self.take_event(step, position, publication);
         }
     }
 
-    /// What follows from a recorded advance: reports, indexes, commands.
+    /// What follows from a recorded advance: reports, indexes, commands. What happened comes with
+    /// whether something may wait for a person now that did not before, or the other way round.
     pub(super) fn conclude(
         &mut self,
         step: &mut Step,
         id: ExecutionId,
         position: Position,
-        happenings: Vec<Happening>,
+        (happenings, parking): (Vec<Happening>, bool),
         commands: Vec<Command>,
     ) {
         self.unsaved.mark(Subject::Execution(id), position);
-        let parking = happenings.iter().any(touches_parking);
         let before = self.reindex(id, position, step.now, parking);
         if self.options.reports && !happenings.is_empty() {
             let report = Report::Happened { execution: id, position, time: step.now, happenings };
@@ -326,7 +327,7 @@ pub(super) fn sent_by(commands: &[Command]) -> Vec<Sent> {
     commands.iter().filter_map(sent).collect()
 }
 
-const fn touches_parking(happening: &Happening) -> bool {
+pub(super) const fn touches_parking(happening: &Happening) -> bool {
     matches!(happening, Happening::Parked(..) | Happening::Resolved(..) | Happening::Ended(_))
 }
 

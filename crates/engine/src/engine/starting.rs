@@ -12,7 +12,7 @@ use super::certain::Before;
 use super::custody::{Begin, Terms};
 use super::definitions::Defined;
 use super::entry::{Entry, Origin, State, encode_state};
-use super::running::sent_by;
+use super::running::{sent_by, touches_parking};
 use super::{Engine, Step, Work, sizes};
 use crate::{
     Ask, Caller, Condition, Definition, Parent, Position, Quota, RecordKind, Refusal, Reply,
@@ -257,7 +257,8 @@ impl Engine {
         self.certain.changed(position, id, Before::Absent);
         self.wake(id);
         self.counters.started += 1;
-        self.conclude(step, id, position, started.happenings, advance.commands);
+        let parking = started.happenings.iter().any(touches_parking);
+        self.conclude(step, id, position, (started.happenings, parking), advance.commands);
         self.deliver(position, &started.sent);
         position
     }

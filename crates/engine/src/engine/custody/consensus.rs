@@ -72,32 +72,45 @@ impl Engine {
     ) {
         let Some(holding) = self.holding(id) else { return };
         let standing = holding.replica.standing();
-        // One decision after the other: nobody speaks of those to come before the last is known.
-        if standing.decisions < instance {
-            return;
+        let is_told = matches!(message, paxos::Message::Decide { .. });
+        // One decision after the other. Whoever speaks of the next one knows the last, and whoever was
+        // to tell it may be gone.
+        if standing.decisions < instance && !is_told {
+            return self.say_of_decision(step, from, id, instance - 1, paxos::Message::Ask);
         }
-        let known = standing.choice.as_ref().filter(|_| standing.decisions == instance + 1);
-        if let Some(choice) = known
-            && !holding.decisions.contains_key(&instance)
+        let newest = standing.decisions.checked_sub(1).filter(|newest| instance <= *newest);
+        if let (Some(newest), Some(choice)) = (newest, &standing.choice)
+            && (instance < newest || !holding.decisions.contains_key(&instance))
         {
-            // Heard of from a replica, not from consensus: whoever asks is told. Who knows it is not,
-            // or the two would tell each other for ever.
-            let message = match message {
-                paxos::Message::Learned => return,
-                paxos::Message::Decide { .. } => paxos::Message::Learned,
-                _ => paxos::Message::Decide { value: value_of(choice) },
+            // Over, or heard of from a replica, not from consensus: whoever asks is told the newest.
+            // Who knows one is not, or the two would tell each other for ever.
+            let value = value_of(choice);
+            return match message {
+                paxos::Message::Learned => {}
+                _ if is_told => {
+                    self.say_of_decision(step, from, id, instance, paxos::Message::Learned);
+                }
+                _ => self.say_of_decision(step, from, id, newest, paxos::Message::Decide { value }),
             };
-            let position = self.roster.known(id).position;
-            let message = Envelope::Paxos(id, instance, message).encode();
-            return step.order(Some(position), Action::Send { to: from, message });
-        }
-        if instance + 1 < standing.decisions {
-            return;
         }
         let mut turn = Turn::default();
         let input = paxos::Input::Received { from, message };
         self.tell_paxos(step, id, instance, input, &mut turn);
         self.finish_turn(step, id, turn);
+    }
+
+    /// Says something of a decision as it is written down.
+    fn say_of_decision(
+        &mut self,
+        step: &mut Step,
+        to: NodeId,
+        id: ExecutionId,
+        instance: u32,
+        message: paxos::Message,
+    ) {
+        let position = self.roster.known(id).position;
+        let message = Envelope::Paxos(id, instance, message).encode();
+        step.order(Some(position), Action::Send { to, message });
     }
 
     /// All that this node did is kept or undone: it could forget.
@@ -308,8 +321,12 @@ impl Engine {
                 self.tell_replica(step, id, replicas::Input::TimerFired(timer), turn);
             }
             Alarm::Paxos(instance, timer) => {
-                let known = self.holding(id).is_some_and(|it| it.decisions.contains_key(&instance));
-                if known {
+                // Once a later one is decided, nobody waits for this one.
+                let is_due = self.holding(id).is_some_and(|holding| {
+                    let newest = holding.replica.standing().decisions.saturating_sub(1);
+                    newest <= instance && holding.decisions.contains_key(&instance)
+                });
+                if is_due {
                     let input = paxos::Input::TimerFired(timer);
                     self.tell_paxos(step, id, instance, input, turn);
                 }

@@ -8,6 +8,7 @@ use outlast_protocols::replicas::{Input, Note, Output, Payload};
 use outlast_workflow::{Advance, Author, Command, EffectNote, Event, Execution, Outcome, Start};
 
 use super::super::entry::{Origin, State, encode_state};
+use super::super::running::touches_parking;
 use super::super::{Engine, Step, Work};
 use super::turn::{Letter, Turn};
 use super::wire::value_of;
@@ -238,6 +239,8 @@ impl Engine {
     /// Records what a step did to an execution in custody, and lets follow what follows.
     pub(super) fn finish_turn(&mut self, step: &mut Step, id: ExecutionId, turn: Turn) -> Position {
         let (recorded, before) = (turn.is_recorded(), self.roster.known(id).position);
+        // A whole state comes without what happened on the way to it.
+        let parking = turn.adopted.is_some() || turn.happenings.iter().any(touches_parking);
         let Turn {
             happenings,
             commands,
@@ -269,7 +272,7 @@ impl Engine {
         if recorded {
             let commands =
                 if advanced { self.hold_back(id, commands, &pivots) } else { Vec::new() };
-            self.conclude(step, id, position, happenings, commands);
+            self.conclude(step, id, position, (happenings, parking), commands);
         }
         self.release(step, id);
         if concluded {

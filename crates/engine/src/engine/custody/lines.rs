@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_lineage::{Digester, EffectId, Epoch, ExecutionId, OperationKey, Time};
 use outlast_protocols::replicas::Input;
-use outlast_workflow::{Author, Event, Ticket};
+use outlast_workflow::{Author, Event, Execution, Ticket};
 
 use super::super::entry::Entry;
 use super::super::running::is_nothing;
@@ -136,7 +136,7 @@ impl Engine {
             return;
         }
         let entry = self.roster.known(id);
-        let execution = minicbor::decode(state).expect("it was just written");
+        let execution: Execution = minicbor::decode(state).expect("it was just written");
         let (address, in_flight, late) = match &mut entry.custody {
             Some(Custody::Replica(holding)) => {
                 let in_flight = std::mem::take(&mut holding.in_flight);
@@ -150,6 +150,7 @@ impl Engine {
         let custody = Remnant { of: id, line, told: false, asked, in_flight, address };
         let kept = Entry {
             held: true,
+            parked: !execution.parked().is_empty(),
             weight: state.len(),
             custody: Some(Custody::Remnant(custody)),
             ..Entry::new(

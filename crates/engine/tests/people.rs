@@ -1,0 +1,97 @@
+//! What waits for a person in an execution that several nodes hold: who lists it, who answers for it,
+//! and what becomes of it when another node goes on.
+
+mod cluster;
+mod driver;
+
+use std::time::Duration;
+
+use cluster::{Cluster, Provider, program_of};
+use driver::{id, text};
+use outlast_engine::{Ask, Condition, Input, ParkedFilter, Reply, Strategy, Survival, Which};
+use outlast_workflow::{Answer, Fault, FaultKind, Resolution};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn names(calls: &[(u64, String)]) -> Vec<(u64, &str)> {
+    calls.iter().map(|(node, name)| (*node, name.as_str())).collect()
+}
+
+fn filter() -> ParkedFilter {
+    ParkedFilter { which: Some(Which::Id(id(1))), ..ParkedFilter::default() }
+}
+
+fn parked(cluster: &mut Cluster, node: u64) -> usize {
+    match cluster.node(node).ask(Ask::Parked(filter())) {
+        Reply::Parked(items) => items.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn resolve(cluster: &mut Cluster, node: u64, resolution: Resolution) {
+    let ask = Ask::Resolve { filter: filter(), resolution };
+    assert_eq!(cluster.node(node).ask(ask), Reply::Resolved(1));
+}
+
+fn condition(cluster: &mut Cluster, node: u64) -> Condition {
+    cluster.node(node).show(id(1)).summary.condition
+}
+
+/// Three nodes; the highest calls `calls` one after the other, and nobody knows what became of the
+/// first.
+fn in_doubt(calls: &[(&str, Provider)]) -> Cluster {
+    let program = program_of("flow", calls);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 3));
+    cluster.pass();
+    let (execution, ticket, _) = cluster.call_of(3);
+    let fault = Fault::new(FaultKind::Communication, "no answer", "the network failed");
+    let answer = Answer::Unknown(fault);
+    cluster.node(3).step(Input::Answered { execution, ticket, answer });
+    cluster
+}
+
+/// Seen as seed 307: whoever got the state as a whole, and led from there, did not list it.
+#[test]
+fn whoever_takes_a_whole_state_over_lists_what_waits_for_a_person_in_it() {
+    let mut cluster = in_doubt(&[("a", Provider::Keyless)]);
+    cluster.cut(1, &[2, 3]);
+    cluster.pass();
+    assert_eq!([1, 2, 3].map(|node| parked(&mut cluster, node)), [0, 1, 1]);
+    cluster.heal();
+    cluster.run(2 * SECOND);
+    assert_eq!([1, 2, 3].map(|node| parked(&mut cluster, node)), [1, 1, 1]);
+}
+
+/// Seen as seed 1771: the line that was decided on counted on the call, because a person said there
+/// that it had happened, and its author undid it as a debt of its own.
+#[test]
+fn what_a_person_is_to_find_out_about_stays_with_the_author_of_the_call() {
+    let mut cluster = in_doubt(&[("a", Provider::Keyless), ("b", Provider::Keyless)]);
+    cluster.pass();
+    cluster.kill(3);
+    assert_eq!(names(&cluster.run_answering(3 * SECOND)), [(2, "a"), (2, "b")]);
+    cluster.revive(3);
+    assert_eq!(names(&cluster.run_answering(2 * SECOND)), []);
+    assert_eq!([1, 2, 3].map(|node| parked(&mut cluster, node)), [0, 0, 1]);
+    resolve(&mut cluster, 3, Resolution::Done(text("a")));
+    assert_eq!(names(&cluster.run_answering(2 * SECOND)), [(3, "undo a")]);
+    assert_eq!([1, 2, 3].map(|node| condition(&mut cluster, node)), [Condition::Completed; 3]);
+}
+
+/// Seen as seed 2097: whoever was to tell of the decision that lets the pivot run was gone, and nobody
+/// else did, so nothing could be decided any more.
+#[test]
+fn who_missed_a_decision_hears_of_it_when_the_next_one_is_made() {
+    let program = program_of("flow", &[("pay", Provider::Pivot), ("b", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 3));
+    cluster.cut(3, &[1]);
+    cluster.pass();
+    assert_eq!(cluster.open(3), ["pay"], "nodes 2 and 3 decided that it may");
+    cluster.kill(3);
+    cluster.run(3 * SECOND);
+    resolve(&mut cluster, 2, Resolution::Done(text("pay")));
+    assert_eq!(names(&cluster.run_answering(3 * SECOND)), [(2, "b")]);
+    assert_eq!([1, 2].map(|node| condition(&mut cluster, node)), [Condition::Completed; 2]);
+}
