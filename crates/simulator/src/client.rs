@@ -423,21 +423,6 @@ impl Client {
         self.home(start).is_none() && !self.acknowledged.contains(&self.plan.starts[start].id)
     }
 
-    /// Waits no longer for executions in which something waits for a person; says whether there are any.
-    pub(crate) fn leaves_to_people(&mut self, parked: &BTreeSet<ExecutionId>) -> bool {
-        let mut any = false;
-        for index in 0..self.wishes.len() {
-            let Goal::Wait(start) = self.wishes[index].goal else { continue };
-            let id = self.plan.starts[start].id;
-            if !self.wishes[index].done && parked.contains(&id) {
-                self.forgiven.insert(id);
-                self.give_up(index, &mut Vec::new());
-                any = true;
-            }
-        }
-        any
-    }
-
     fn give_up(&mut self, wish: usize, again: &mut Vec<usize>) {
         if let Some((caller, _)) = self.wishes[wish].asked.take() {
             self.asked.remove(&caller);

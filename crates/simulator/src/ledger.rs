@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use outlast_lineage::{EffectId, ExecutionId, NodeId, OperationKey, Time};
+use outlast_lineage::{EffectId, ExecutionId, Lineage, NodeId, OperationKey, Point, Time};
 
 /// One thing that a service did.
 #[derive(Clone, Debug)]
@@ -36,6 +36,19 @@ pub struct Act {
     pub is_settled: bool,
     /// Whether the node that asked for it lost its disk, so that perhaps nobody knows of it.
     pub is_orphan: bool,
+    /// The states of lines that several nodes hold in which it was asked for.
+    pub intended: Vec<Point>,
+    /// The state of such a line that took its answer up.
+    pub taken_up: Option<Point>,
+    /// The line that undid something, if several nodes hold it and it was not lost.
+    pub line: Option<Lineage>,
+}
+
+/// On which line of several a call is made, and in which of its states it was intended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MadeOn {
+    pub(crate) line: Option<Lineage>,
+    pub(crate) intended: Option<Point>,
 }
 
 /// Everything that was done, in order.
@@ -108,6 +121,22 @@ impl Ledger {
     pub(crate) fn repeats(&self, place: usize) -> bool {
         let act = &self.acts[place];
         self.counts.get(&(act.execution, act.key)).is_some_and(|count| 1 < *count)
+    }
+
+    /// A key was acted on, or answered again, for a call that was made on a line.
+    pub(crate) fn made_on(&mut self, execution: ExecutionId, key: OperationKey, on: MadeOn) {
+        let places = self.by_execution.get(&execution).into_iter().flatten();
+        let Some(place) = places.rev().find(|place| self.acts[**place].key == key) else { return };
+        let act = &mut self.acts[*place];
+        act.intended.extend(on.intended);
+        if act.line.is_none() {
+            act.line = on.line.filter(|_| act.undo);
+        }
+    }
+
+    /// A state of a line took up the answer of an act.
+    pub(crate) fn taken_up(&mut self, place: usize, by: Point) {
+        self.acts[place].taken_up = Some(by);
     }
 
     /// The one who asked does not know what became of an act.

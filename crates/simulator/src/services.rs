@@ -149,6 +149,9 @@ impl Services {
             is_certain: true,
             is_settled: false,
             is_orphan: false,
+            intended: Vec::new(),
+            taken_up: None,
+            line: None,
         };
         let carried = if request.undo { carried_receipt(payload(&request.target)) } else { None };
         let subject = subject_of(&request.target);

@@ -147,6 +147,16 @@ fn a_start_that_was_acknowledged_and_is_lost_is_noticed() {
 }
 
 #[test]
+fn something_that_waits_for_a_person_in_vain_is_noticed() {
+    let options =
+        WorldOptions { deduplicating: false, lost_per_mille: 1000, ..WorldOptions::default() };
+    let mut world = World::new(options, plan("line-keyless"));
+    world.run();
+    let finding = checkers::nothing_waits_for_people_in_vain(&world).unwrap_err();
+    assert!(finding.contains("waits for a person at node 1"), "{finding}");
+}
+
+#[test]
 fn an_event_that_two_lines_tell_differently_is_noticed() {
     let (_, mut world) = at_rest();
     let event = |data: i64| {

@@ -56,3 +56,9 @@ fn whoever_lost_its_disk_is_removed_everywhere_and_comes_back_as_another() {
     let verdict = run(&["lost-disk@1+1:2", "crash@3+20:3"], Survival::solo());
     assert_eq!(verdict.count(Situation::Fenced), 1);
 }
+
+#[test]
+fn whoever_finds_nobody_to_join_comes_up_when_somebody_is_there() {
+    let verdict = run(&["lost-disk@1+0.5:1", "crash@0.9+5:2,3"], Survival::solo());
+    assert_eq!(verdict.count(Situation::Fenced), 1);
+}

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_engine::{Condition, Engine, Parent, REMNANT_TERMS, Strategy};
-use outlast_lineage::{ExecutionId, NodeId};
+use outlast_engine::{Condition, Engine, Parent, Strategy};
+use outlast_lineage::{ExecutionId, Lineage, NodeId};
 use outlast_workflow::Outcome;
 
 use super::Finding;
@@ -57,8 +57,7 @@ impl Expectation {
 /// everything else is undone. What it started without waiting for its end was started, once.
 ///
 /// What a service without a memory for keys was asked twice because an answer was lost may stand
-/// twice, and so may what only a lost disk knew of, and what a node cannot undo before a person says
-/// what became of something that came later; nothing else may.
+/// twice, and so may what only a lost disk knew of; nothing else may.
 pub fn net_effects_are_those_of_one_run(calm: &Expectation, world: &World) -> Finding {
     // Nobody can tell what stands if nobody can tell what was undone.
     if world.services.ledger.unpaired > 0 {
@@ -90,13 +89,10 @@ fn how_it_went(
     by: ExecutionId,
 ) -> Result<Option<&'static str>, String> {
     let Some(starter) = how_it_ended(world, by) else { return Ok(None) };
-    let mut conditions = conditions_of(world, id).filter(|(node, condition)| {
-        condition.is_end() || !waiting_for_people(world, id).contains(node)
-    });
+    let mut conditions = conditions_of(world, id);
     let Some((_, first)) = conditions.next() else {
         let as_planned = calm.executions.get(&by).is_some_and(|it| it.outcome == starter);
-        let known = conditions_of(world, id).next().is_some();
-        return match as_planned && !known && world.disks_lost == 0 {
+        return match as_planned && world.disks_lost == 0 {
             true => Err(format!("{id} was never started, though {by} is {starter}")),
             false => Ok(None),
         };
@@ -135,12 +131,10 @@ fn effects_of_one(
     if !as_planned && !services_had_faults(world) {
         return Err(format!("it is {} when nothing fails", expected.outcome));
     }
-    let stuck = waiting_for_people(world, id);
     let mut stands: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for act in standing(world, id) {
         let (certain, doubtful) = stands.entry(name(world, act)).or_default();
-        let is_certain = is_certain(world, act) && !stuck.contains(&act.node);
-        *if is_certain { certain } else { doubtful } += 1;
+        *if is_certain(world, act) { certain } else { doubtful } += 1;
     }
     let names: BTreeSet<&str> =
         stands.keys().copied().chain(expected.standing.keys().map(String::as_str)).collect();
@@ -188,37 +182,45 @@ pub fn a_pivot_runs_in_one_line(calm: &Expectation, world: &World) -> Finding {
 /// What was undone was undone after everything that came later in the same line and had to go too.
 ///
 /// A run that rolls back does not wait for lines that it may not even reach: what others did on from
-/// its effects, and have not undone when it does, is undone later.
+/// its effects, and is not on the line that rolls back, is undone later.
 pub fn undos_come_in_reverse_order(world: &World) -> Finding {
     let ledger = &world.services.ledger;
     for id in ledger.executions() {
         let undone: Vec<(&Act, usize)> =
             ledger.of(id).filter_map(|act| act.undone_by.map(|undo| (act, undo))).collect();
         for (earlier, undo_of_earlier) in &undone {
-            let is_later = |later: &&(&Act, usize)| {
-                let (later, _) = later;
-                let same_line = later.effect.branch == earlier.effect.branch
-                    && later.effect.point.author == earlier.effect.point.author
-                    && later.effect.point.epoch == earlier.effect.point.epoch;
-                same_line && later.effect.point.number > earlier.effect.point.number
-            };
-            let undone_at = ledger.act(*undo_of_earlier).time;
-            let earlier_undo = ledger.act(*undo_of_earlier);
-            for (later, undo_of_later) in undone.iter().filter(is_later) {
-                let later_undo = ledger.act(*undo_of_later);
-                if !is_withdrawal(earlier_undo) && is_debt(later, later_undo, earlier_undo) {
-                    continue;
-                }
-                if later.time < undone_at && *undo_of_later > *undo_of_earlier {
-                    let (first, second) = (name(world, earlier), name(world, later));
-                    return Err(format!(
-                        "{first} of {id} was undone before {second}, which came later"
-                    ));
-                }
+            let undo = ledger.act(*undo_of_earlier);
+            let too_late = undone.iter().find(|(later, undo_of_later)| {
+                is_later_on_its_line(earlier, later)
+                    && later.time < undo.time
+                    && undo_of_earlier < undo_of_later
+                    && undo.line.as_ref().is_none_or(|line| counts_on(world, line, later))
+            });
+            if let Some((later, _)) = too_late {
+                let (first, second) = (name(world, earlier), name(world, later));
+                return Err(format!(
+                    "{first} of {id} was undone before {second}, which came later"
+                ));
             }
         }
     }
     Ok(())
+}
+
+fn is_later_on_its_line(earlier: &Act, later: &Act) -> bool {
+    let (first, second) = (&earlier.effect, &later.effect);
+    first.branch == second.branch
+        && first.point.author == second.point.author
+        && first.point.epoch == second.point.epoch
+        && first.point.number < second.point.number
+}
+
+/// Whether an act is one of a line: it took up the answer, or asked for it at a service that acts once
+/// for each key.
+fn counts_on(world: &World, line: &Lineage, act: &Act) -> bool {
+    let taken_up = act.taken_up.is_some_and(|state| line.contains(&state));
+    let asked = act.intended.iter().any(|state| line.contains(state));
+    taken_up || (world.services.deduplicating && asked)
 }
 
 /// A run without faults undoes nothing that one node alone would not undo; active replication does.
@@ -233,18 +235,6 @@ pub fn no_compensation_without_a_fault(calm: &Expectation, world: &World) -> Fin
         }
     }
     Ok(())
-}
-
-/// Whether an act took back what a lost line did, and not what its own run did.
-const fn is_withdrawal(undo: &Act) -> bool {
-    undo.effect.point.epoch.0 >= REMNANT_TERMS
-}
-
-/// Whether an act was undone by its author as what is left of a line that was lost, while another node
-/// rolled back the run. An undo that was under way when its line was lost goes on as it was.
-fn is_debt(act: &Act, undo: &Act, of_run: &Act) -> bool {
-    let by_author = undo.node == act.effect.point.author && undo.node != of_run.node;
-    is_withdrawal(undo) || by_author
 }
 
 fn standing(world: &World, id: ExecutionId) -> impl Iterator<Item = &Act> {
@@ -286,12 +276,6 @@ fn engines(world: &World) -> impl Iterator<Item = (NodeId, &Engine)> {
 
 fn name<'w>(world: &'w World, act: &Act) -> &'w str {
     world.services.ledger.operation(act.name)
-}
-
-/// The nodes at which something of an execution waits for a person.
-fn waiting_for_people(world: &World, id: ExecutionId) -> BTreeSet<NodeId> {
-    let waits = |(_, engine): &(NodeId, &Engine)| engine.waits_for_people().any(|of| of == id);
-    engines(world).filter(waits).map(|(node, _)| node).collect()
 }
 
 const fn is_certain(world: &World, act: &Act) -> bool {

@@ -5,10 +5,12 @@
 //! acknowledged is unknown to its only node. The rest is looked at when the world has come to rest.
 
 mod effects;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_engine::{Engine, Phase};
+use outlast_engine::Phase;
 use outlast_lineage::{ExecutionId, NodeId};
 
 use crate::World;
@@ -36,6 +38,7 @@ pub fn everything_at_rest(calm: &Expectation, world: &World) -> Finding {
     every_execution_ends(world)?;
     nobody_is_refused(world)?;
     nothing_acknowledged_is_lost(world)?;
+    nothing_waits_for_people_in_vain(world)?;
     if world.services.deduplicating {
         no_key_is_acted_on_twice(world)?;
     }
@@ -123,19 +126,29 @@ pub fn everyone_knows_who_is_there(world: &World) -> Finding {
 }
 
 /// When all is over, no node holds an execution together with others any more, or has work that
-/// waits: all forgot together. While something in it waits for a person at some node, nobody forgets.
+/// waits: all forgot together.
 pub fn nobody_holds_what_is_over(world: &World) -> Finding {
-    let engines = || world.machines.iter().filter_map(|machine| machine.node.engine());
-    let waiting: BTreeSet<_> = engines().flat_map(Engine::waits_for_people).collect();
     for machine in &world.machines {
         let Some(engine) = machine.node.engine() else { continue };
-        if let Some((id, phase)) = engine.phases().find(|(id, _)| !waiting.contains(id)) {
+        if let Some((id, phase)) = engine.phases().next() {
             let node = machine.id().0;
             return Err(format!("node {node} still holds {id}: it is {}", phase.word()));
         }
         let queued = engine.counters().queued;
         if 0 < queued {
             return Err(format!("node {} has {queued} things to do", machine.id().0));
+        }
+    }
+    Ok(())
+}
+
+/// People who know what the services did get through with everything that was left to them.
+pub fn nothing_waits_for_people_in_vain(world: &World) -> Finding {
+    for machine in &world.machines {
+        let mut waiting = machine.node.engine().into_iter().flat_map(|it| it.waits_for_people());
+        if let Some(id) = waiting.next() {
+            let node = machine.id().0;
+            return Err(format!("{id} waits for a person at node {node} who has said everything"));
         }
     }
     Ok(())

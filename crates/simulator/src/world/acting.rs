@@ -12,6 +12,7 @@ use super::occurrence::{Call, Evaluated, Occurrence, Parcel};
 use super::{Situation, World, words};
 use crate::Latency;
 use crate::client::Taken;
+use crate::ledger::MadeOn;
 use crate::services::{name_of, operation_of};
 
 /// How long a worker takes to evaluate something.
@@ -52,7 +53,13 @@ impl World {
                     self.say_of(place, of, format_args!("calls {operation}"));
                 }
                 self.check_name(of, &request);
-                let call = Call { place, life, node, execution, of, ticket, request };
+                self.check_need(of, &request);
+                let engine = self.machines[place].node.engine();
+                let made_on = engine.map_or_else(MadeOn::default, |engine| MadeOn {
+                    line: engine.line_at(execution).filter(|_| request.undo).cloned(),
+                    intended: engine.intent_at(execution, request.effect),
+                });
+                let call = Call { place, life, node, execution, of, ticket, request, made_on };
                 let at = self.drawn(self.service).after(self.work_on(&call.request));
                 self.agenda.note(at, Occurrence::Reached(Box::new(call)));
             }
@@ -108,12 +115,8 @@ impl World {
     }
 
     fn take_report(&mut self, report: &Report) {
-        let situation = Situation::of_report(report);
-        if let Some(situation) = situation {
+        if let Some(situation) = Situation::of_report(report) {
             self.saw(situation);
-        }
-        if let (Some(Situation::Parked), Report::Happened { execution, .. }) = (situation, report) {
-            self.parked.insert(*execution);
         }
         if let Report::Published { event, .. } = report {
             self.hears(event);

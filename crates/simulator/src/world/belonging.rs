@@ -1,8 +1,10 @@
 //! Who is in the cluster: told to everyone by the world, or found out by the nodes' own gossip.
 //!
-//! In a world with gossip the first node founds the cluster, and every other knows at first only the
-//! node that invited it. What a node has heard of others, and who was removed, it keeps on its disk.
-//! A node whose disk is lost is removed by a person, at any node that is up.
+//! In a world with gossip the first node founds the cluster, and every other joins it as a real one
+//! does by its token: it asks a member that is up and can be reached before it comes up itself, and
+//! asks again later if there is none. That one tells it of all it knows itself; the rest is gossip.
+//! What a node has heard of others, and who was removed, it keeps on its disk. A node whose disk is
+//! lost is removed by a person, at any node that is up.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +16,9 @@ use super::{Situation, World};
 
 /// The callers of people who look after the cluster; the client counts from below.
 const PEOPLE: u64 = u64::MAX / 2;
+
+/// The node that founds the cluster: the first to come up, and invited by nobody.
+const FOUNDER: NodeId = NodeId(1);
 
 impl World {
     /// A node that came up learns who else is there.
@@ -28,12 +33,8 @@ impl World {
         }
     }
 
-    /// A node takes part in the gossip, from what it knew or from the one that invites it.
+    /// A node takes part in the gossip, from what it knows.
     fn join(&mut self, place: usize) {
-        if self.machines[place].met.is_empty() {
-            let host = self.host_of(place);
-            self.machines[place].met.extend(host);
-        }
         let machine = &self.machines[place];
         let (met, removed) = (machine.met.clone(), machine.removed.clone());
         self.tell(place, Input::PeersMet(met));
@@ -42,13 +43,29 @@ impl World {
         self.tell(place, Input::Reachable { addresses, release: String::new() });
     }
 
-    /// Who invites a node that knows nobody: one that is up, or the first there is.
-    fn host_of(&self, place: usize) -> Option<NodeId> {
-        let others = || self.machines.iter().enumerate().filter(|(at, _)| *at != place);
-        let up = others().find(|(_, other)| other.node.is_up());
-        // The founder is the first to come up, and is invited by nobody.
-        let first = if place == 0 { None } else { self.machines.first() };
-        up.map(|(_, other)| other.id()).or_else(|| first.map(crate::Machine::id))
+    /// A node that is about to come up is a member, or becomes one by asking a member; says whether it
+    /// is one.
+    pub(super) fn is_admitted(&mut self, place: usize) -> bool {
+        let is_founder = self.machines[place].id() == FOUNDER;
+        if !self.options.gossip || is_founder || !self.machines[place].met.is_empty() {
+            return true;
+        }
+        let Some(host) = self.host_of(place) else { return false };
+        let joiner = self.machines[place].id();
+        let (id, met) = (self.machines[host].id(), self.machines[host].met.clone());
+        self.machines[host].met.insert(joiner);
+        self.machines[place].met.extend(met.into_iter().chain([id]));
+        true
+    }
+
+    /// A member that a node can ask whether it may join.
+    fn host_of(&self, place: usize) -> Option<usize> {
+        let answers = |at: &usize| {
+            let machine = &self.machines[*at];
+            let is_cut = self.network.is_cut(place, *at) || self.network.is_cut(*at, place);
+            *at != place && machine.node.is_up() && machine.paused == 0 && !is_cut
+        };
+        (0..self.machines.len()).find(answers)
     }
 
     /// A node learns where another is.

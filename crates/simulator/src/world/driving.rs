@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_engine::{Definition, Input, Position, Subject};
-use outlast_lineage::ExecutionId;
+use outlast_engine::{Definition, Engine, Input, Position, Subject};
+use outlast_lineage::{ExecutionId, Lineage};
 use outlast_workflow::Program;
 use outlast_workflow::program::bundle;
 
@@ -32,6 +32,11 @@ impl World {
             self.say(Some(place), format_args!("finds rot in its journal"));
             self.saw(Situation::RotFound);
             self.lose_disk(place);
+        }
+        if !self.is_admitted(place) {
+            self.say(Some(place), format_args!("finds nobody to join"));
+            let at = self.soon(500_000, 1_000_000);
+            return self.agenda.note(at, Occurrence::Start(place));
         }
         let definitions = &self.client.plan().definitions;
         let mut compile = |definition: &Definition| compiled_here(definitions, definition);
@@ -139,15 +144,29 @@ impl World {
                 settled.into_iter().for_each(|act| self.services.ledger.settle(act));
                 self.go_on(place, up);
             }
-            Told::Answered(input, act) => {
-                self.step_node(place, input);
-                let machine = &mut self.machines[place];
-                if let (Some(act), Some(engine)) = (act, machine.node.engine()) {
-                    let written = engine.position();
-                    machine.answer_taken(act, written);
-                }
-            }
+            Told::Answered(input, act) => self.take_answer(place, input, act),
         }
+    }
+
+    /// A node takes an answer, and perhaps writes it down.
+    fn take_answer(&mut self, place: usize, input: Input, act: Option<usize>) {
+        let address = match &input {
+            Input::Answered { execution, .. } => Some(*execution),
+            _ => None,
+        };
+        let before = self.machines[place].node.engine().map(Engine::position);
+        self.step_node(place, input);
+        let machine = &mut self.machines[place];
+        let written = machine.node.engine().map(Engine::position);
+        // What nobody waited for any more, or cannot be recorded yet, is not written down.
+        let (Some(act), Some(written)) = (act, written.filter(|it| before < Some(*it))) else {
+            return;
+        };
+        let line = machine.node.engine().and_then(|engine| engine.line_at(address?));
+        if let Some(by) = line.and_then(Lineage::head) {
+            self.services.ledger.taken_up(act, by);
+        }
+        machine.answer_taken(act, written);
     }
 
     fn step_node(&mut self, place: usize, input: Input) {

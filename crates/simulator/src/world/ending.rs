@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use outlast_engine::Engine;
 use outlast_lineage::Time;
 
 use super::World;
@@ -18,6 +17,9 @@ const LOOK_AROUND: Duration = Duration::from_secs(2);
 /// How long after the last fault there may be two primaries at most.
 const ONE_PRIMARY: Duration = Duration::from_secs(60);
 
+/// How often people look at what waits for them, once the faults are over.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
 /// How long replicas are watched after everything has settled, for what they might still do.
 const WATCH: Duration = Duration::from_secs(10);
 
@@ -28,7 +30,10 @@ impl World {
         while self.faults_open > 0 && self.goes_on() && self.step() {}
         self.run_until_content("once the faults were over");
         let until = self.now.after(self.options.healing);
-        while self.goes_on() && !is_settled(self) && self.now < until {
+        while self.goes_on() && self.now < until {
+            if is_settled(self) && !self.waits_for_people() {
+                break;
+            }
             let look = self.now.after(LOOK);
             self.run_until(look);
             self.people_look();
@@ -65,19 +70,18 @@ impl World {
     fn run_until_content(&mut self, when: &str) {
         let until = self.now.after(self.options.healing);
         let mut look = self.now.after(ONE_PRIMARY);
+        let mut people_look = self.now.after(LOOK_AFTER);
         while !self.client.is_content() && self.goes_on() {
             if look <= self.now {
                 look = self.now.after(LOOK);
                 self.look_for_primaries(when);
             }
-            let in_time = self.agenda.next_time().is_some_and(|at| at <= until);
-            if !in_time || !self.step() {
-                // What waits for a person does not end by itself, and is there for all to see.
-                let engines = self.machines.iter().filter_map(|machine| machine.node.engine());
-                self.parked.extend(engines.flat_map(Engine::waits_for_people));
-                if self.client.leaves_to_people(&self.parked) {
-                    continue;
-                }
+            let next = self.agenda.next_time().filter(|at| *at <= until);
+            if people_look <= until && next.is_none_or(|at| people_look < at) {
+                self.now = self.now.max(people_look);
+                people_look = self.now.after(LOOK_AFTER);
+                self.people_look();
+            } else if next.is_none() || !self.step() {
                 let waits = self.client.waits_for();
                 let bound = self.options.healing.as_secs();
                 self.found(format!("after {bound} s {when}, the client still waits: {waits}"));

@@ -1,5 +1,5 @@
 //! What the world learns of flows and calls while it looks on: which operations can be undone, which
-//! are pivots, and that no two calls have one name.
+//! are pivots, that no two calls have one name, and that nobody asks for what it knows.
 
 use outlast_engine::{Engine, Report};
 use outlast_lineage::ExecutionId;
@@ -66,6 +66,18 @@ impl World {
         if first != request.key {
             let effect = request.effect;
             self.found(format!("two calls of {execution} have one name, {effect:?}"));
+        }
+    }
+
+    /// One node alone never asks for what its disk has the answer of. Looked at when it asks: what an
+    /// earlier life asked for may reach the service when a later one has the answer.
+    pub(super) fn check_need(&mut self, execution: ExecutionId, request: &Request) {
+        let known = self.services.ledger.known_of(execution, request.key);
+        if let Some(known) = known.filter(|_| self.client.is_alone(execution)) {
+            let operation = self.services.ledger.operation(known.operation);
+            self.found(format!(
+                "{execution} asks again for {operation}, whose answer was on its disk"
+            ));
         }
     }
 

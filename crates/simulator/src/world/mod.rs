@@ -73,8 +73,6 @@ pub struct World {
     pub disks_lost: usize,
     /// How the cluster looked to each node when they were last asked.
     pub(crate) standings: Vec<Option<Box<ClusterStanding>>>,
-    /// Executions in which something waits for a person.
-    parked: BTreeSet<ExecutionId>,
     /// What each event says, by its source and id.
     told: BTreeMap<String, String>,
     /// Executions that others started without waiting for their end.
@@ -131,7 +129,6 @@ impl World {
             occurrences: 0,
             disks_lost: 0,
             standings: vec![None; options.nodes],
-            parked: BTreeSet::new(),
             told: BTreeMap::new(),
             detached: BTreeSet::new(),
             people: 0,

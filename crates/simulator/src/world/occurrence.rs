@@ -5,6 +5,8 @@ use outlast_expressions::Value;
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::{Answer, Request, Ticket};
 
+use crate::ledger::MadeOn;
+
 /// What can occur.
 #[derive(Debug)]
 pub(super) enum Occurrence {
@@ -59,6 +61,7 @@ pub(super) struct Call {
     pub(super) of: ExecutionId,
     pub(super) ticket: Ticket,
     pub(super) request: Box<Request>,
+    pub(super) made_on: MadeOn,
 }
 
 /// An answer on its way.

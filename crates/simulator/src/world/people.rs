@@ -10,13 +10,17 @@ use super::World;
 const PEOPLE: u64 = 1 << 48;
 
 impl World {
+    /// Whether something waits for a person at some node.
+    pub(super) fn waits_for_people(&self) -> bool {
+        let mut engines = self.machines.iter().filter_map(|machine| machine.node.engine());
+        engines.any(|engine| engine.waits_for_people().next().is_some())
+    }
+
     /// Someone asks every node what waits for a person.
     pub(super) fn people_look(&mut self) {
-        if self.parked.is_empty() {
-            return;
-        }
         for place in 0..self.machines.len() {
-            if self.machines[place].node.is_up() {
+            let engine = self.machines[place].node.engine();
+            if engine.is_some_and(|engine| engine.waits_for_people().next().is_some()) {
                 self.people_ask(place, Ask::Parked(ParkedFilter::default()));
             }
         }
@@ -41,14 +45,17 @@ impl World {
         self.tell(place, Input::Asked { caller, ask });
     }
 
-    /// What the services know of an effect. An undo is just tried again.
+    /// What is to be done about an effect, going by what the services know. What was not done is asked
+    /// for again while its run goes on; once that has ended, it is only in the way of an undo. An undo
+    /// is just tried again.
     fn truth_about(&self, item: &ParkedItem) -> Resolution {
         if item.undo {
             return Resolution::Retry;
         }
         match self.services.answer_of(item.execution, item.effect) {
             Some(answer) => Resolution::Done(answer),
-            None => Resolution::NotDone,
+            None if self.client.ended.contains_key(&item.execution) => Resolution::NotDone,
+            None => Resolution::Retry,
         }
     }
 }

@@ -14,7 +14,7 @@ const SLIPS_THROUGH_PER_MILLE: u64 = 500;
 impl World {
     /// A call reaches its service.
     pub(super) fn reached(&mut self, call: Call) {
-        let Call { place, life, node, execution, of, ticket, request } = call;
+        let Call { place, life, node, execution, of, ticket, request, made_on } = call;
         let fails = self.random.happens(self.errors_per_mille);
         let visited = self.services.visit(self.now, node, of, &request, fails);
         if self.options.trace {
@@ -27,11 +27,8 @@ impl World {
         if visited.repeated {
             self.saw(Situation::Deduplicated);
         }
-        if let Some(known) = self.services.ledger.known_of(of, request.key)
-            && self.client.is_alone(of)
-        {
-            let operation = self.services.ledger.operation(known.operation);
-            self.found(format!("{of} asks again for {operation}, whose answer was on its disk"));
+        if visited.repeated || visited.act.is_some() {
+            self.services.ledger.made_on(of, request.key, made_on);
         }
         if fails && visited.act.is_none() && !visited.repeated {
             self.saw(Situation::ServiceFailed);
