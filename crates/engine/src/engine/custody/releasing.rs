@@ -86,7 +86,8 @@ impl Engine {
         id: ExecutionId,
         number: u64,
     ) {
-        if !self.wake(id) {
+        // By now all may have forgotten it together, and its state be in the store alone.
+        if self.holding(id).is_none() || !self.wake(id) {
             return;
         }
         let Some(holding) = self.holding(id) else { return };
