@@ -1,43 +1,10 @@
 //! Executions that listen and emit and are held by several nodes: whatever fails, what is heard and
 //! told belongs to the one run that remains.
 
-use std::time::Duration;
+mod held;
 
+use held::{check, survivals};
 use outlast_engine::{Strategy, Survival};
-use outlast_simulator::checkers::{self, Expectation};
-use outlast_simulator::{Plan, Workload, World, WorldOptions};
-
-fn plan(name: &str, survival: &Survival, keyless: bool) -> Plan {
-    let name = if keyless { format!("{name}-keyless") } else { name.to_owned() };
-    let flows = Workload::built_in();
-    let flow = flows.iter().find(|flow| flow.name == name).expect("it comes with the simulator");
-    flow.plan(&[Duration::ZERO, Duration::from_millis(10)], survival)
-}
-
-/// One run of each execution is left; whatever was done besides is undone in order.
-fn check(name: &str, list: &[&str], survival: &Survival, keyless: bool, seed: u64) {
-    let calm = WorldOptions { learns: true, ..WorldOptions::default() };
-    let mut calm = World::new(calm, plan(name, &Survival::solo(), keyless));
-    calm.run();
-    let expectation = Expectation::of(&calm);
-    let options = WorldOptions {
-        nodes: 3,
-        faults: list.iter().map(|text| text.parse().expect("a fault")).collect(),
-        learns: true,
-        seed,
-        deduplicating: !keyless,
-        ..WorldOptions::default()
-    };
-    let mut world = World::new(options, plan(name, survival, keyless));
-    world.run_to_rest(&|world| checkers::everything_at_rest(&expectation, world).is_ok());
-    let finding = checkers::everything_at_rest(&expectation, &world);
-    assert_eq!(finding, Ok(()), "{name}, seed {seed} {list:?} {survival:?}\n{}", world.trace);
-}
-
-fn survivals() -> [Survival; 3] {
-    [Strategy::Passive, Strategy::PartitionTolerant, Strategy::Active]
-        .map(|strategy| Survival::new(strategy, 3))
-}
 
 #[test]
 fn a_run_without_failures_is_one_run() {

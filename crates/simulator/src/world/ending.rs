@@ -31,7 +31,9 @@ impl World {
         self.run_until_content("once the faults were over");
         let until = self.now.after(self.options.healing);
         while self.goes_on() && self.now < until {
-            if is_settled(self) && !self.waits_for_people() {
+            // Who is about to come up may have more to do than anyone can tell.
+            let all_up = self.machines.iter().all(|machine| machine.node.is_up());
+            if all_up && is_settled(self) && !self.waits_for_people() {
                 break;
             }
             let look = self.now.after(LOOK);

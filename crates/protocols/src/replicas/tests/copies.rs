@@ -87,6 +87,53 @@ fn whoever_is_told_to_leave_an_undo_does_not_do_it() {
 }
 
 #[test]
+fn leave_that_was_lost_is_said_again_to_whoever_asks_again() {
+    let mut highest = loser(3);
+    let leave = Message::Leave { effects: vec![shared(2)] };
+    for _ in 0..3 {
+        assert_eq!(said_to(&receive(&mut highest, 2, wish(2)), 2), [&leave]);
+    }
+    let mut lower = loser(2);
+    let asked = fire(&mut lower, Timer::AnswersOverdue);
+    assert!(matches!(said_to(&asked, 3)[..], [Message::MayUndo { .. }]), "it never heard it");
+}
+
+#[test]
+fn leave_that_comes_twice_or_too_late_changes_nothing() {
+    let effects = vec![shared(2)];
+    let leave = || Message::Leave { effects: effects.clone() };
+    let mut lower = loser(2);
+    allow_all(&mut lower, &[own(2)]);
+    undone(&mut lower, own(2));
+    receive(&mut lower, 3, leave());
+    let once = lower.clone();
+    assert_eq!(receive(&mut lower, 3, leave()), []);
+    assert_eq!(lower.standing(), once.standing());
+    receive(&mut lower, 3, Message::Keep { effects: effects.clone() });
+    assert!(lower.standing().settled);
+    assert_eq!(receive(&mut lower, 3, leave()), [], "it is settled");
+    assert!(lower.standing().settled);
+}
+
+/// The other found out that its copy never was, and said so; what it had said before came later.
+#[test]
+fn leave_that_comes_after_it_was_taken_back_is_asked_about_again() {
+    let effects = vec![shared(2)];
+    let mut lower = loser(2);
+    allow_all(&mut lower, &[own(2)]);
+    undone(&mut lower, own(2));
+    receive(&mut lower, 3, Message::Allow { effects: effects.clone() });
+    receive(&mut lower, 3, Message::Leave { effects: effects.clone() });
+    for peer in [1, 4] {
+        receive(&mut lower, peer, Message::Allow { effects: effects.clone() });
+    }
+    let asked = fire(&mut lower, Timer::AnswersOverdue);
+    assert!(matches!(said_to(&asked, 3)[..], [Message::MayUndo { .. }]));
+    let outputs = receive(&mut lower, 3, Message::Allow { effects: effects.clone() });
+    assert_eq!(outputs, [Output::Undo { line: Epoch(2), effects }]);
+}
+
+#[test]
 fn what_never_was_is_left_to_whoever_did_it() {
     let mut highest = loser(3);
     receive(&mut highest, 2, wish(2));
