@@ -161,7 +161,7 @@ fn rest_of_frame(execution: &Execution, program: &Program, frame: &Frame) -> Vec
             }
         }
         (Activity::Try(_) | Activity::Function { .. } | Activity::Item(..), _) => Vec::new(),
-        (Activity::Output | Activity::Capture | Activity::Export | Activity::Failed(_), _) => {
+        (Activity::Output | Activity::Capture | Activity::Export | Activity::Failed(..), _) => {
             Vec::new()
         }
         _ => return ahead(program, frame.task),

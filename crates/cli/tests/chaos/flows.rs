@@ -323,8 +323,8 @@ pub(crate) static BOOKING: Flow = Flow {
     end: End::Compensated,
     // How far the slow branch comes is a matter of time.
     deeds: &["room"],
-    order: &[("room", "table"), ("table", "show"), ("room", "show")],
-    keyless: &["room", "table", "show"],
+    order: &[("room", "table"), ("table", "show-1"), ("show-1", "show-2"), ("room", "show-2")],
+    keyless: &["room", "table", "show-1", "show-2"],
     ..PLAIN
 };
 

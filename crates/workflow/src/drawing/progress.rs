@@ -63,7 +63,10 @@ impl Progress {
             TaskState::Running if waits(&program.task(task).kind) => TaskState::Waiting,
             state => state,
         };
-        TaskView { state, count: (1 < seen.started).then_some(seen.completed) }
+        TaskView {
+            state,
+            count: (1 < seen.started && 0 < seen.completed).then_some(seen.completed),
+        }
     }
 
     fn task(&mut self, task: TaskId) -> &mut Seen {

@@ -214,11 +214,12 @@ impl Branch {
         self.data = data;
     }
 
-    pub(crate) fn context(&self) -> &Datum {
+    /// The context of the branch itself, whatever was put into it from elsewhere.
+    pub(crate) fn own_context(&self) -> &Datum {
         &self.context
     }
 
-    pub(crate) fn set_context(&mut self, context: Datum) {
+    pub(crate) fn set_own_context(&mut self, context: Datum) {
         self.touch.any = true;
         self.touch.context = true;
         self.context = context;

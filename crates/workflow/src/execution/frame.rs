@@ -8,6 +8,7 @@ use outlast_lineage::{Digest, Digester, EffectId, ExecutionId, Time};
 use super::datum::{Datum, LargeValues};
 use super::join::JoinId;
 use super::plan::{PlanEntry, PlanId};
+use super::surroundings::Surroundings;
 use crate::program::{CompensationOrder, OnFailure};
 use crate::{Fault, Request, TaskId, Ticket};
 
@@ -70,6 +71,9 @@ pub(crate) struct Frame {
     /// Whether the call that is tried again in place may have happened before.
     #[n(12)]
     pub(crate) doubt: bool,
+    /// What it sees around it, if it was taken out of its place.
+    #[n(13)]
+    pub(crate) around: Option<Box<Surroundings>>,
 }
 
 impl Frame {
@@ -81,7 +85,7 @@ impl Frame {
             return true;
         }
         match &self.activity {
-            Activity::Waiting(alarm) | Activity::Again(alarm) | Activity::Asking(alarm, _) => {
+            Activity::Waiting(alarm) | Activity::Again(alarm, _) | Activity::Asking(alarm, _) => {
                 alarm.ticket == ticket
             }
             Activity::Try(trying) => {
@@ -225,9 +229,10 @@ pub(crate) enum Activity {
     /// About to make the new context.
     #[n(19)]
     Export,
-    /// It raised an error that nothing caught: the execution has faulted here.
+    /// It raised an error that nothing caught: the execution has faulted here. With its call, if that
+    /// may have happened.
     #[n(20)]
-    Failed(#[n(0)] Fault),
+    Failed(#[n(0)] Fault, #[n(1)] Option<Box<Calling>>),
     /// Transforming and exporting one item of `listen.foreach` (see `Listening`).
     #[n(21)]
     Item(#[n(0)] Box<Listening>, #[n(1)] ItemPhase),
@@ -240,15 +245,28 @@ pub(crate) enum Activity {
         #[n(1)]
         step: u32,
     },
-    /// Waiting before a retriable task is tried again in place.
+    /// Waiting before a retriable task is tried again in place, and its call, if that may have
+    /// happened.
     #[n(23)]
-    Again(#[n(0)] Alarm),
+    Again(#[n(0)] Alarm, #[n(1)] Option<Box<Calling>>),
     /// Waiting before it is asked again whether a call happened.
     #[n(24)]
     Asking(#[n(0)] Alarm, #[n(1)] Box<Calling>),
     /// Rolling back the workflow that it ran, whose error it raises then.
     #[n(25)]
     Raising(#[n(0)] Fault),
+}
+
+impl Activity {
+    /// The call that was made and not answered.
+    pub(crate) fn unanswered(&self) -> Option<&Calling> {
+        match self {
+            Self::Calling(calling) | Self::Asking(_, calling) => Some(calling),
+            Self::Again(_, calling) | Self::Failed(_, calling) => calling.as_deref(),
+            Self::Parked { resume, .. } => resume.unanswered(),
+            _ => None,
+        }
+    }
 }
 
 /// What is done with one item of `listen.foreach`.

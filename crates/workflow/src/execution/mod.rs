@@ -14,6 +14,7 @@ mod frame;
 mod join;
 mod plan;
 mod questions;
+mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +33,7 @@ pub(crate) use frame::{
 pub(crate) use join::{Join, JoinId, Slot};
 pub(crate) use plan::{Plan, PlanEntry, PlanId};
 pub use questions::{Detached, Emitted, Parked, Status, TaskProgress, Withdrawal};
+pub(crate) use surroundings::Surroundings;
 
 use crate::{Command, EffectNote, Fault, Happening, Outcome};
 

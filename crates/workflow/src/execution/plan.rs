@@ -58,7 +58,8 @@ pub(crate) enum PlanEntry {
         child: ExecutionId,
     },
     /// A task whose call may or may not have happened: its frames, from the task that would be
-    /// undone to the call, whose request is asked again with the same key to find out.
+    /// undone to the call, whose request is asked again with the same key to find out. The first
+    /// keeps what it sees around it (journals of 0.1 had frames without).
     #[n(3)]
     Uncertain(#[n(0)] Vec<Frame>),
     /// A task named by some `until` completed here.

@@ -122,6 +122,16 @@ impl Execution {
         self.head.outcome.as_ref()
     }
 
+    /// Whether what it did can still be undone as a whole: it has not ended, has faulted, or keeps its
+    /// plan though it has completed.
+    pub const fn can_be_rolled_back(&self) -> bool {
+        match &self.head.outcome {
+            None | Some(Outcome::Faulted(_)) => true,
+            Some(Outcome::Completed(_)) => self.keep_plan,
+            Some(Outcome::Cancelled | Outcome::Compensated(_)) => false,
+        }
+    }
+
     /// Completed activities; retries and undos do not count.
     pub const fn progress(&self) -> u64 {
         self.head.progress
@@ -180,7 +190,7 @@ impl Execution {
         for branch in self.branches.values() {
             for frame in branch.frames() {
                 let progress = match &frame.activity {
-                    Activity::Failed(_) => TaskProgress::Failed,
+                    Activity::Failed(..) => TaskProgress::Failed,
                     _ if is_idle(frame) => TaskProgress::Waiting,
                     _ => TaskProgress::Running,
                 };
@@ -290,8 +300,8 @@ fn is_idle(frame: &Frame) -> bool {
         | Activity::Parked { .. }
         | Activity::Gather(_)
         | Activity::Scatter { .. }
-        | Activity::Failed(_)
-        | Activity::Again(_)
+        | Activity::Failed(..)
+        | Activity::Again(..)
         | Activity::Asking(..) => true,
         Activity::Try(trying) => matches!(trying.stage, super::TryStage::Delaying(_)),
         Activity::Undoing(undoing) => undoing.delay.is_some(),
@@ -311,7 +321,7 @@ impl Names {
 
     pub(super) fn branch(&mut self, branch: &Branch) {
         self.datum(branch.data());
-        self.datum(branch.context());
+        self.datum(branch.own_context());
         branch.birth.variables.iter().for_each(|(_, datum)| self.datum(datum));
         branch.birth.workflow.iter().for_each(|nested| self.datum(&nested.input));
         branch.frames().iter().for_each(|frame| self.frame(frame));
@@ -323,6 +333,11 @@ impl Names {
         if let Some(evaluating) = &frame.evaluating {
             self.datum(&evaluating.input);
             evaluating.bindings.iter().for_each(|(_, datum)| self.datum(datum));
+        }
+        if let Some(around) = &frame.around {
+            self.datum(&around.context);
+            around.variables.iter().for_each(|(_, datum)| self.datum(datum));
+            around.workflow.iter().for_each(|nested| self.datum(&nested.input));
         }
         self.activity(&frame.activity);
     }
@@ -341,16 +356,16 @@ impl Names {
                 listening.correlations.iter().for_each(|(_, datum)| self.datum(datum));
             }
             Activity::Function { arguments, .. } => self.datum(arguments),
-            Activity::Calling(calling) | Activity::Asking(_, calling) => {
-                calling.payload.iter().for_each(|payload| self.datum(payload));
-            }
             Activity::Child { input, .. } => self.datum(input),
             Activity::Undoing(undoing) => {
                 self.entries(std::slice::from_ref(&undoing.entry));
                 self.entries(&undoing.uncertain);
             }
             Activity::Parked { resume, .. } => self.activity(resume),
-            _ => {}
+            activity => {
+                let payload = activity.unanswered().and_then(|calling| calling.payload.as_ref());
+                payload.into_iter().for_each(|payload| self.datum(payload));
+            }
         }
     }
 

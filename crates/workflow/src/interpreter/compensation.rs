@@ -3,7 +3,7 @@
 use outlast_expressions::{Value, value};
 use outlast_lineage::{EffectId, EffectState, Recourse};
 
-use super::calling::uncertain_call;
+use super::requests::uncertain_call;
 use super::{Machine, Turn};
 use crate::execution::{
     Activity, Branch, Compensating, Failure, Frame, JoinId, PlanEntry, PlanId, Slot, Undoing,
@@ -169,18 +169,11 @@ impl Machine<'_> {
         for frame in frames {
             branch.push(stripped(frame));
         }
-        let activity = branch.top().expect("just pushed").activity.clone();
-        let call = match activity {
-            Activity::Calling(calling) | Activity::Asking(_, calling) => calling,
-            Activity::Parked { resume, .. } => match *resume {
-                Activity::Calling(calling) => calling,
-                other => unreachable!("{other:?} is not a call"),
-            },
-            other => unreachable!("{other:?} is not a call"),
-        };
+        let activity = &branch.top().expect("just pushed").activity;
+        let call = activity.unanswered().expect("what is asked about is a call").clone();
         if must_park {
             let effect = call.request.effect;
-            self.set_activity(branch, Activity::Calling(call));
+            self.set_activity(branch, Activity::Calling(Box::new(call)));
             return self.park(branch, effect, "it is not known whether the call happened".into());
         }
         let request = call.whole_request(&self.execution.large);
@@ -419,7 +412,7 @@ impl Machine<'_> {
             Failure::Raise => Failure::Park,
             other => other,
         };
-        let variables = self.visible_variables(branch);
+        let variables = self.visible_at_top(branch);
         // One rollback may fork again and again: its parts are told apart by the join's number.
         let path = branch.top().expect("rolling back has a frame").path;
         let around = path.inside(TaskId(join.0.number), u64::MAX - 2);

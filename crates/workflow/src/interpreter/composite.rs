@@ -2,9 +2,9 @@
 
 use outlast_expressions::{Value, value};
 
-use super::evaluation::{Sight, evaluated};
+use super::evaluation::{Sight, evaluated, shortened};
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, Frame, PlanEntry};
+use crate::execution::{Activity, Branch, Frame};
 use crate::program::{Kind, Template};
 use crate::{Fault, FaultKind, TaskId};
 
@@ -138,7 +138,7 @@ impl Machine<'_> {
         let task = self.program.task(frame.task).traits.alternatives[used];
         let mut entries = self.unwind_inside(branch, depth);
         if matches!(branch.frames()[depth].activity, Activity::Calling(_)) {
-            entries.push(PlanEntry::Uncertain(vec![branch.frames()[depth].clone()]));
+            entries.push(self.uncertain_in_place(branch, depth));
         }
         // What the first choice may have done is not wanted beside what the alternative does.
         self.undo_aside(branch, entries);
@@ -162,10 +162,7 @@ pub(super) fn length(list: &Value) -> u64 {
 }
 
 fn not_a_list(value: &Value) -> Fault {
-    let mut text = value::to_text(value);
-    if text.len() > 80 {
-        text = text.chars().take(80).chain(['…']).collect();
-    }
+    let text = shortened(&value::to_text(value), 80);
     let detail = format!("`for.in` must give a list, but gave {text}");
     Fault::new(FaultKind::Expression, "there is no list to go over", detail)
 }

@@ -3,8 +3,8 @@
 use outlast_lineage::BranchId;
 
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, Failure, PlanEntry, Stage};
-use crate::{Command, Fault, FaultKind, Happening, Outcome};
+use crate::execution::{Activity, Branch, BranchState, Failure, PlanEntry, Stage};
+use crate::{Answer, Command, Fault, FaultKind, Happening, Outcome};
 
 impl Machine<'_> {
     /// The trunk has run to its end, forward or back.
@@ -119,15 +119,12 @@ impl Machine<'_> {
 
     pub(super) fn roll_back_on_request(&mut self, reason: &str) {
         let fault = Fault::new(FaultKind::Runtime, "rolled back on request", reason);
-        match &self.execution.head.outcome {
-            None | Some(Outcome::Faulted(_)) => self.roll_back(fault),
-            Some(Outcome::Completed(_)) if self.execution.keep_plan => self.roll_back(fault),
-            Some(outcome) => {
-                // Nothing to roll back any more; whoever asked is told how it ended.
-                let outcome = outcome.clone();
-                self.commands.push(Command::End(outcome));
-            }
+        if self.execution.can_be_rolled_back() {
+            return self.roll_back(fault);
         }
+        // Nothing to roll back any more; whoever asked is told how it ended.
+        let outcome = self.execution.head.outcome.clone();
+        self.commands.extend(outcome.map(Command::End));
     }
 
     /// Stops everything and rolls the whole run back.
@@ -138,7 +135,7 @@ impl Machine<'_> {
         let why = fault.title.clone().unwrap_or_else(|| fault.kind.clone());
         self.happenings.push(Happening::CompensationStarted(why));
         self.execution.head.stage = Stage::RollingBack(fault);
-        self.execution.head.outcome = None;
+        let had_ended = self.execution.head.outcome.take().is_some();
         self.execution.head.suspended = false;
         let deadline = self.execution.head.deadline.take();
         self.cancel_alarm(deadline);
@@ -153,6 +150,11 @@ impl Machine<'_> {
             self.execution.plans.remove(&KEPT_PLAN);
         }
         entries.extend(self.unwind(&mut trunk, 0));
+        if had_ended {
+            // What was being undone beside the run when it ended goes on.
+            let beside = self.execution.open_commands(self.program, self.now);
+            self.commands.extend(beside);
+        }
         self.push_compensation(&mut trunk, entries, Failure::Park);
         self.settle(trunk, Turn::Again);
     }
@@ -202,31 +204,40 @@ impl Machine<'_> {
         self.touched.head = true;
         let open = self.execution.open_commands(self.program, self.now);
         self.commands.extend(open);
+        let doubtful = self.execution.doubtful_calls(self.program);
         let ids: Vec<BranchId> = self.execution.branches.keys().copied().collect();
         for id in ids {
-            let failed = self.execution.branches[&id]
-                .top()
-                .is_some_and(|frame| matches!(frame.activity, Activity::Failed(_)));
-            if !failed {
-                if self.execution.branches[&id].small.state == crate::execution::BranchState::Ready
-                {
-                    self.ready.push_back(id);
-                }
-                continue;
+            let branch = &self.execution.branches[&id];
+            let activity = branch.top().map(|frame| &frame.activity);
+            if matches!(activity, Some(Activity::Failed(..))) {
+                self.enter_failed_again(id);
+            } else if branch.small.state == BranchState::Ready && !self.ready.contains(&id) {
+                self.ready.push_back(id);
             }
-            let mut branch = self.take(id).expect("it was just seen");
-            let frame = branch.pop().expect("it was just seen");
-            self.cancel_alarm(frame.deadline);
-            if let Some(plan) = frame.plan {
-                self.hand_over(&branch, plan);
-            }
-            branch.set_data(frame.raw);
-            self.enter_at(&mut branch, frame.task, frame.path);
-            let tries = frame.tries + u64::from(self.rolls_back_by_itself(frame.task));
-            branch.top_mut().expect("it was just entered").tries = tries;
-            self.wake(branch);
+        }
+        for ticket in doubtful {
+            let detail = "nobody waited for its answer while the run had ended";
+            let fault = Fault::new(FaultKind::Communication, "Outcome unknown", detail);
+            self.take_answer(ticket, Answer::Unknown(fault));
         }
         self.set_run_deadline();
+    }
+
+    /// Begins the failed task of a branch again. A call that may have happened goes by the same key.
+    fn enter_failed_again(&mut self, id: BranchId) {
+        let mut branch = self.take(id).expect("a branch that failed is here");
+        let frame = branch.pop().expect("a branch fails in a frame");
+        self.cancel_alarm(frame.deadline);
+        if let Some(plan) = frame.plan {
+            self.hand_over(&branch, plan);
+        }
+        branch.set_data(frame.raw);
+        self.enter_at(&mut branch, frame.task, frame.path);
+        let tries = frame.tries + u64::from(self.rolls_back_by_itself(frame.task));
+        let doubt = frame.activity.unanswered().is_some();
+        let entered = branch.top_mut().expect("it was just entered");
+        (entered.tries, entered.doubt) = (tries, doubt);
+        self.wake(branch);
     }
 }
 

@@ -9,6 +9,9 @@ use crate::execution::{Activity, Branch, Datum, Evaluating, Frame, Nested, TrySt
 use crate::program::{Expression, Kind, Template};
 use crate::{Fault, FaultKind, Ticket, secret};
 
+/// How much of an expression is quoted in a message.
+const QUOTED_MAX: usize = 200;
+
 /// What an expression sees besides the frames around it.
 pub(super) struct Sight<'s> {
     /// What `.` is.
@@ -77,7 +80,9 @@ impl Machine<'_> {
             branch.top_mut().expect("something is being evaluated").evaluating = None;
             return match result {
                 Ok(value) => Evaluated::Value(value),
-                Err(message) => Evaluated::Fault(expression_fault(expression, &message)),
+                Err(message) => {
+                    Evaluated::Fault(self.expression_fault(branch, expression, &message))
+                }
             };
         }
         match expression.filter.judgement() {
@@ -123,12 +128,12 @@ impl Machine<'_> {
     ) -> Result<Value, Fault> {
         if let Judgement::Unbounded(reason) = expression.filter.judgement() {
             let message = format!("only a bounded expression may stand here: {reason}");
-            return Err(expression_fault(expression, &message));
+            return Err(self.expression_fault(branch, expression, &message));
         }
         expression
             .filter
             .evaluate(&sight.input, &|name| self.binding(branch, expression, name, sight))
-            .map_err(|error| expression_fault(expression, &error.message))
+            .map_err(|error| self.expression_fault(branch, expression, &error.message))
     }
 
     pub(super) fn evaluate_template_here(
@@ -153,6 +158,27 @@ impl Machine<'_> {
         self.given = Some(result);
         let turn = self.turn(&mut branch);
         self.settle(branch, turn);
+    }
+
+    /// An expression without a value, quoted as its author wrote it, which may be part of a larger one
+    /// by now.
+    fn expression_fault(&self, branch: &Branch, expression: &Expression, message: &str) -> Fault {
+        let document = match branch.top() {
+            Some(frame) => self.program.document_of(frame.task),
+            None => &self.program.definition,
+        };
+        let written = at_pointer(document, &expression.place.pointer);
+        let written = match value::as_str(&written) {
+            Some(text) => text.to_owned(),
+            None if written == Value::default() => expression.filter.source().to_owned(),
+            None => value::to_text(&written),
+        };
+        let line = match expression.place.span.line {
+            0 => String::new(),
+            line => format!(" (line {line})"),
+        };
+        let detail = format!("{message}, in `{}`{line}", shortened(&written, QUOTED_MAX));
+        Fault::new(FaultKind::Expression, "the expression has no value", detail)
     }
 
     /// The value of a variable where an expression stands.
@@ -204,7 +230,7 @@ impl Machine<'_> {
     }
 
     fn describe_workflow(&self, branch: &Branch) -> Value {
-        let (id, definition, input, started) = match branch.birth.workflow.as_deref() {
+        let (id, definition, input, started) = match branch.workflow() {
             Some(Nested { id, part, input, started, .. }) => {
                 (*id, &self.program.linked.part(*part).definition, input, *started)
             }
@@ -229,12 +255,18 @@ impl Machine<'_> {
         {
             return Some(fault.to_value());
         }
-        let frames = branch.frames()[..sight.depth].iter().rev();
-        frames.into_iter().find_map(|frame| self.variable_of(frame, name)).or_else(|| {
-            let inherited = branch.birth.variables.iter().rev();
-            let (_, datum) = inherited.into_iter().find(|(variable, _)| variable == name)?;
-            Some(self.value(datum))
-        })
+        let mut outermost = &branch.birth.variables;
+        for frame in branch.frames()[..sight.depth].iter().rev() {
+            if let Some(value) = self.variable_of(frame, name) {
+                return Some(value);
+            }
+            if let Some(around) = &frame.around {
+                outermost = &around.variables;
+                break;
+            }
+        }
+        let (_, datum) = outermost.iter().rev().find(|(variable, _)| variable == name)?;
+        Some(self.value(datum))
     }
 
     fn variable_of(&self, frame: &Frame, name: &str) -> Option<Value> {
@@ -262,9 +294,21 @@ impl Machine<'_> {
     }
 
     /// All variables that are visible at the top of a branch, for branches that are forked there.
-    pub(super) fn visible_variables(&mut self, branch: &Branch) -> Vec<(String, Datum)> {
+    pub(super) fn visible_at_top(&mut self, branch: &Branch) -> Vec<(String, Datum)> {
+        self.visible_variables(branch, branch.frames().iter())
+    }
+
+    /// All variables that are visible inside some frames, the outermost of a branch first.
+    pub(super) fn visible_variables<'f>(
+        &mut self,
+        branch: &Branch,
+        frames: impl Iterator<Item = &'f Frame>,
+    ) -> Vec<(String, Datum)> {
         let mut variables = branch.birth.variables.clone();
-        for frame in branch.frames() {
+        for frame in frames {
+            if let Some(around) = &frame.around {
+                variables = around.variables.clone();
+            }
             let names: Vec<&str> = match &self.program.task(frame.task).kind {
                 Kind::Loop { each, at, .. } => vec![each, at],
                 Kind::Try { catch, .. } => vec![&catch.variable],
@@ -283,9 +327,12 @@ impl Machine<'_> {
     }
 }
 
-fn expression_fault(expression: &Expression, message: &str) -> Fault {
-    let detail = format!("{message}, in `{}`", expression.filter.source());
-    Fault::new(FaultKind::Expression, "the expression has no value", detail)
+/// The beginning of a text, for a message.
+pub(super) fn shortened(text: &str, characters_max: usize) -> String {
+    match text.char_indices().nth(characters_max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// A point in time as expressions see it.

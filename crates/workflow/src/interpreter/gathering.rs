@@ -20,7 +20,7 @@ impl Machine<'_> {
         counts.next = tasks.len() as u32;
         counts.live = tasks.len() as u32;
         self.set_activity(branch, Activity::Gather(join));
-        let variables = self.visible_variables(branch);
+        let variables = self.visible_at_top(branch);
         for (slot, task) in tasks.iter().enumerate() {
             let data = branch.data().clone();
             self.spawn(branch, slot as u32, data, variables.clone(), *task);
@@ -73,7 +73,7 @@ impl Machine<'_> {
             variables,
             plan,
             incarnation,
-            workflow: branch.birth.workflow.clone(),
+            workflow: branch.workflow().cloned().map(Box::new),
         };
         self.touched.plans.insert(plan);
         self.execution.plans.insert(plan, Plan::new());
@@ -100,7 +100,7 @@ impl Machine<'_> {
         else {
             unreachable!("only loops have a window")
         };
-        let inherited = self.visible_variables(branch);
+        let inherited = self.visible_at_top(branch);
         let items = self.execution.joins[&join].items().expect("a loop goes over items").clone();
         let items = self.value(&items);
         loop {

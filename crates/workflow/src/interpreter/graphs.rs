@@ -170,7 +170,7 @@ impl Machine<'_> {
     fn start_step(&mut self, branch: &Branch, graph: &Graph, index: u32, input: Value) {
         let step = &graph.steps[index as usize];
         let data = self.intern(input);
-        let variables = self.visible_variables(branch);
+        let variables = self.visible_at_top(branch);
         let mut child = self.new_branch(branch, index, data.clone(), variables);
         match &step.scatter {
             None => {
@@ -218,7 +218,7 @@ impl Machine<'_> {
         let definition = &graph.steps[step as usize];
         let scatter = definition.scatter.as_ref().expect("this step is scattered");
         let input = self.value(&branch.top().expect("a scatter has a frame").input);
-        let variables = self.visible_variables(branch);
+        let variables = self.visible_at_top(branch);
         loop {
             let counts = &self.execution.joins[&join].counts;
             let (next, live, total) = (counts.next, counts.live, counts.total);

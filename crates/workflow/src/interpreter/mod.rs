@@ -8,6 +8,7 @@ mod calling;
 mod children;
 mod compensation;
 mod composite;
+mod conduct;
 mod emitting;
 mod ending;
 mod evaluation;
@@ -16,9 +17,11 @@ mod gathering;
 mod graphs;
 mod noting;
 mod open;
+mod parking;
 mod parts;
 mod portions;
 mod raising;
+mod requests;
 mod taking_over;
 mod task;
 mod timers;
@@ -165,7 +168,9 @@ impl<'a> Machine<'a> {
         if self.is_withdrawal(&event) {
             return self.take_event_of_loser(event);
         }
+        let ended = self.execution.head.stage == Stage::Ended;
         match event {
+            Event::TimerFired(_) | Event::Arrived { .. } if ended => {}
             Event::Answered { ticket, answer } => self.take_answer(ticket, answer),
             Event::Evaluated { ticket, result } => self.take_evaluation(ticket, result),
             Event::TimerFired(ticket) => self.take_timer(ticket),
@@ -197,7 +202,8 @@ impl<'a> Machine<'a> {
     fn finish(mut self) -> Advance {
         let ready_before = !self.ready.is_empty();
         self.hush();
-        if !self.execution.head.suspended {
+        // What an answer that comes late makes ready goes on when a faulted run is tried again.
+        if !self.execution.head.suspended && self.execution.head.stage != Stage::Ended {
             self.run();
         }
         if self.execution.large.wants_sweep() {
@@ -356,10 +362,10 @@ impl<'a> Machine<'a> {
             | Activity::Child { .. }
             | Activity::Undoing(_)
             | Activity::Parked { .. }
-            | Activity::Again(_)
+            | Activity::Again(..)
             | Activity::Asking(..)
             | Activity::Raising(_)
-            | Activity::Failed(_) => Turn::Wait,
+            | Activity::Failed(..) => Turn::Wait,
         }
     }
 }

@@ -4,7 +4,7 @@ use outlast_expressions::value;
 use outlast_lineage::{Effect, EffectId, EffectState};
 
 use super::Machine;
-use super::calling::{is_pivot, must_not_repeat};
+use super::conduct::{is_pivot, must_not_repeat};
 use crate::execution::{Branch, Datum, Stage};
 use crate::{EffectNote, Request};
 

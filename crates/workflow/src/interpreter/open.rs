@@ -2,7 +2,7 @@
 
 use outlast_lineage::Time;
 
-use super::calling::must_not_repeat;
+use super::conduct::must_not_repeat;
 use super::events::wanted_types;
 use crate::execution::{Activity, Alarm, Branch, Evaluating, Execution, Frame, Stage, TryStage};
 use crate::program::Program;
@@ -12,7 +12,8 @@ impl Execution {
     /// Everything still open. Calls that must not be repeated are not among them: those are told
     /// to be unknown (`doubtful_calls`).
     pub fn open_commands(&self, program: &Program, _now: Time) -> Vec<Command> {
-        if self.outcome().is_some() && self.branches.values().all(|b| b.frames().is_empty()) {
+        // A faulted run keeps its frames so that it can be tried again; until then it does nothing.
+        if self.outcome().is_some() {
             return Vec::new();
         }
         if matches!(self.head.stage, Stage::Lost(_)) {
@@ -62,7 +63,7 @@ impl Execution {
                     commands.push(timer(alarm));
                 }
             }
-            Activity::Waiting(alarm) | Activity::Again(alarm) | Activity::Asking(alarm, _) => {
+            Activity::Waiting(alarm) | Activity::Again(alarm, _) | Activity::Asking(alarm, _) => {
                 commands.push(timer(*alarm));
             }
             Activity::Calling(calling) if top && !must_not_repeat(program, branch) => {
@@ -105,7 +106,7 @@ impl Execution {
     /// Calls that were under way and must not be made twice: after a restart, whoever holds the
     /// execution answers them with `Answer::Unknown`.
     pub fn doubtful_calls(&self, program: &Program) -> Vec<Ticket> {
-        if matches!(self.head.stage, Stage::Lost(_)) {
+        if self.outcome().is_some() || matches!(self.head.stage, Stage::Lost(_)) {
             return Vec::new();
         }
         let open = self.branches.values().filter(|branch| must_not_repeat(program, branch));

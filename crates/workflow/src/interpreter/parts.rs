@@ -13,7 +13,7 @@ use outlast_lineage::BranchId;
 
 impl Machine<'_> {
     pub(super) fn begin_part(&mut self, branch: &mut Branch, part: u32, input: Datum) -> Turn {
-        let depth = branch.birth.workflow.as_ref().map_or(0, |around| around.depth) + 1;
+        let depth = branch.workflow().map_or(0, |around| around.depth) + 1;
         if NESTING_MAX < depth {
             let detail = format!("sub-workflows nest deeper than {NESTING_MAX}");
             let fault = Fault::new(FaultKind::Runtime, "Sub-workflow not started", detail);

@@ -21,9 +21,8 @@ pub(crate) fn effect_of(entry: &PlanEntry) -> Option<EffectId> {
 pub(crate) fn effect_under_way(activity: &Activity) -> Option<EffectId> {
     match activity {
         Activity::Undoing(undoing) => effect_of(&undoing.entry),
-        Activity::Calling(calling) | Activity::Asking(_, calling) => Some(calling.request.effect),
         Activity::Parked { resume, .. } => effect_under_way(resume),
-        _ => None,
+        activity => activity.unanswered().map(|calling| calling.request.effect),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use outlast_lineage::{BranchId, Epoch};
 
-use super::calling::is_finding_out;
+use super::conduct::is_finding_out;
 use super::{Machine, Turn};
 use crate::execution::{Activity, Branch, BranchState};
 use crate::program::Kind;
@@ -120,8 +120,9 @@ impl Machine<'_> {
 
     fn mark_failed(&mut self, origin: BranchId, fault: Fault) {
         if let Some(mut branch) = self.take(origin) {
-            if !branch.frames().is_empty() {
-                self.set_activity(&mut branch, Activity::Failed(fault));
+            if let Some(frame) = branch.top_mut() {
+                let in_doubt = frame.activity.unanswered().cloned().map(Box::new);
+                frame.activity = Activity::Failed(fault, in_doubt);
             }
             self.put_waiting(branch);
         }
@@ -146,7 +147,7 @@ impl Machine<'_> {
         let root = &self.execution.branches[&id];
         match root.top().map(|frame| frame.activity.clone()) {
             None => self.ready.push_back(id),
-            Some(Activity::Failed(fault)) => self.raise_outside(id, fault),
+            Some(Activity::Failed(fault, _)) => self.raise_outside(id, fault),
             Some(_) => {}
         }
     }

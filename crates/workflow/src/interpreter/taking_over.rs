@@ -8,7 +8,7 @@
 
 use outlast_lineage::{BranchId, Repetition, Reversal};
 
-use super::calling::{conduct, is_finding_out, is_pivot};
+use super::conduct::{conduct, is_finding_out, is_pivot};
 use super::{Machine, Turn};
 use crate::execution::{Activity, Branch, Calling, Frame, Stage};
 use crate::{Answer, Fault, FaultKind, Happening, Request};

@@ -48,6 +48,7 @@ impl<'a> Machine<'a> {
             chosen: None,
             tries: 0,
             doubt: false,
+            around: None,
         }
     }
 
@@ -357,8 +358,11 @@ impl<'a> Machine<'a> {
             (Kind::Try { catch, .. }, Some(_)) => catch.then.unwrap_or(task.then),
             _ => task.then,
         };
-        // An undo is not the workflow: ending inside one ends the undo's own list.
-        let undoes = |frame: &Frame| matches!(frame.activity, Activity::Undoing(_));
+        // An undo is not the workflow: ending inside one ends the undo's own list. Nor is what is
+        // only asked about in order to be undone.
+        let undoes = |frame: &Frame| {
+            matches!(frame.activity, Activity::Undoing(_) | Activity::Compensating(_))
+        };
         if flow == Flow::End && !branch.frames().iter().any(undoes) {
             branch.set_ending();
         }

@@ -88,11 +88,13 @@ impl Machine<'_> {
                 Activity::Waiting(alarm) if alarm.ticket == ticket => {
                     return Some(self.complete(branch));
                 }
-                Activity::Again(alarm) if alarm.ticket == ticket => {
+                Activity::Again(alarm, None) if alarm.ticket == ticket => {
                     self.set_activity(branch, Activity::Begin);
                     return Some(Turn::Again);
                 }
-                Activity::Asking(alarm, calling) if alarm.ticket == ticket => {
+                Activity::Asking(alarm, calling) | Activity::Again(alarm, Some(calling))
+                    if alarm.ticket == ticket =>
+                {
                     let request = calling.whole_request(&self.execution.large);
                     return Some(self.call(branch, request, true));
                 }
@@ -130,10 +132,20 @@ impl Machine<'_> {
         match self.raise_from(branch, from, fault) {
             Turn::Raised(fault) => {
                 let mut entries = self.unwind(branch, depth + 1);
-                if let Activity::Calling(calling) = &branch.frames()[depth].activity {
-                    self.commands.push(Command::Abandon(calling.ticket));
-                    let frame = branch.frames()[depth].clone();
-                    entries.push(crate::execution::PlanEntry::Uncertain(vec![frame]));
+                let in_doubt = match &branch.frames()[depth].activity {
+                    Activity::Calling(calling) => {
+                        self.commands.push(Command::Abandon(calling.ticket));
+                        true
+                    }
+                    Activity::Again(alarm, calling) => {
+                        self.cancel_alarm(Some(*alarm));
+                        calling.is_some()
+                    }
+                    _ => false,
+                };
+                if in_doubt {
+                    let start = self.start_of_uncertain(branch.frames());
+                    entries.push(self.uncertain_in_place(branch, start));
                     self.set_activity(branch, Activity::Begin);
                 }
                 let around = self.scope_around(branch, depth);

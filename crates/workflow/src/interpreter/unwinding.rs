@@ -3,12 +3,12 @@
 
 use outlast_lineage::{BranchId, Recourse};
 
-use super::calling::{conduct, start_of_call};
+use super::conduct::{conduct, start_of_call};
 use super::gathering::branch_id;
 use super::graphs::in_order_of_steps;
 use super::{Machine, Turn};
 use crate::execution::{
-    Activity, Birth, Branch, Failure, Frame, Path, Plan, PlanEntry, PlanId, TryStage,
+    Activity, Birth, Branch, Failure, Frame, Path, Plan, PlanEntry, PlanId, Surroundings, TryStage,
 };
 use crate::program::{Kind, Undo};
 use crate::{Command, Happening, TaskId, Ticket};
@@ -92,21 +92,29 @@ impl Machine<'_> {
                 }
                 entries.extend(trying.uncertain.iter().cloned());
             }
-            Activity::Waiting(alarm) | Activity::Again(alarm) => self.cancel_alarm(Some(*alarm)),
+            Activity::Waiting(alarm) => self.cancel_alarm(Some(*alarm)),
+            Activity::Again(..) | Activity::Failed(..) => {
+                if let Activity::Again(alarm, _) = activity {
+                    self.cancel_alarm(Some(*alarm));
+                }
+                if activity.unanswered().is_some_and(|calling| !calling.request.readonly) {
+                    entries.push(self.uncertain(branch, frames));
+                }
+            }
             Activity::Calling(calling) => {
                 self.commands.push(Command::Abandon(calling.ticket));
                 if !calling.request.readonly {
-                    entries.push(self.uncertain(frames));
+                    entries.push(self.uncertain(branch, frames));
                 }
             }
             Activity::Asking(alarm, _) => {
                 self.cancel_alarm(Some(*alarm));
-                entries.push(self.uncertain(frames));
+                entries.push(self.uncertain(branch, frames));
             }
             Activity::Parked { resume, .. } if matches!(**resume, Activity::Undoing(_)) => {
                 self.stop_activity(branch, frames, resume, entries);
             }
-            Activity::Parked { .. } => entries.push(self.uncertain(frames)),
+            Activity::Parked { .. } => entries.push(self.uncertain(branch, frames)),
             Activity::Listening(listening) | Activity::Item(listening, _) => {
                 self.commands.push(Command::Unsubscribe(listening.ticket));
                 self.drop_join(listening.collected);
@@ -134,11 +142,47 @@ impl Machine<'_> {
         }
     }
 
-    /// A call that may have happened, with the frames from the task that would be undone inwards.
-    fn uncertain(&self, frames: &[Frame]) -> PlanEntry {
-        let owner = frames.iter().rposition(|frame| self.owes_undo(frame.task));
-        let start = owner.unwrap_or_else(|| start_of_call(frames));
-        PlanEntry::Uncertain(frames[start..].to_vec())
+    /// A call that may have happened and was taken off a branch, the innermost of some frames.
+    fn uncertain(&mut self, branch: &Branch, frames: &[Frame]) -> PlanEntry {
+        let start = self.start_of_uncertain(frames);
+        let around: Vec<&Frame> = branch.frames().iter().chain(&frames[..start]).collect();
+        self.taken_out(branch, &around, frames[start..].to_vec())
+    }
+
+    /// The call of the innermost frame of a branch, which stays there, from a depth inwards.
+    pub(super) fn uncertain_in_place(&mut self, branch: &Branch, start: usize) -> PlanEntry {
+        let (around, inside) = branch.frames().split_at(start);
+        self.taken_out(branch, &around.iter().collect::<Vec<_>>(), inside.to_vec())
+    }
+
+    /// Where the task begins that would be undone for the call of the innermost frame. What is only
+    /// asked about in order to undo it ends at the rollback that asks.
+    pub(super) fn start_of_uncertain(&self, frames: &[Frame]) -> usize {
+        let asks = |frame: &Frame| matches!(frame.activity, Activity::Compensating(_));
+        let first = frames.iter().rposition(asks).map_or(0, |depth| depth + 1);
+        let owner = frames[first..].iter().rposition(|frame| self.owes_undo(frame.task));
+        owner.map_or_else(|| start_of_call(frames), |owner| first + owner)
+    }
+
+    /// An entry with what its frames see of the place they are taken from.
+    fn taken_out(
+        &mut self,
+        branch: &Branch,
+        around: &[&Frame],
+        mut frames: Vec<Frame>,
+    ) -> PlanEntry {
+        if frames[0].around.is_none() {
+            let innermost = around.iter().rev().find_map(|frame| frame.around.as_deref());
+            let (context, workflow) = match innermost {
+                Some(around) => (around.context.clone(), around.workflow.clone()),
+                None => (branch.own_context().clone(), branch.birth.workflow.clone()),
+            };
+            let variables = self.visible_variables(branch, around.iter().copied());
+            let shared = |(name, datum)| (name, self.share(self.value(&datum)));
+            let variables = variables.into_iter().map(shared).collect();
+            frames[0].around = Some(Box::new(Surroundings { variables, context, workflow }));
+        }
+        PlanEntry::Uncertain(frames)
     }
 
     /// What is to be done about a call that may have happened and is not wanted any more.
@@ -228,7 +272,7 @@ impl Machine<'_> {
             variables: Vec::new(),
             plan,
             incarnation: 0,
-            workflow: beside.birth.workflow.clone(),
+            workflow: beside.workflow().cloned().map(Box::new),
         };
         self.touched.plans.insert(plan);
         self.execution.plans.insert(plan, Plan::new());

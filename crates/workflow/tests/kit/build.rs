@@ -14,7 +14,8 @@ use outlast_workflow::{Program, TaskId};
 /// What a program is made of.
 #[derive(Clone, Debug)]
 pub enum Node {
-    /// Calls the service with this name; undone by the service of the same name with a bar.
+    /// Calls the service with this name; undone by the service of the same name with a bar. Inside
+    /// loops and handlers both are told where, by the variables that are visible there.
     Invoke(&'static str),
     /// The same with a provider that knows no keys.
     Once(&'static str),
@@ -303,17 +304,31 @@ impl Builder {
         undo.traits.idempotency = idempotency.clone();
         let undo = self.put(undo);
         let mut task = call(name);
+        if let Kind::Call { arguments, .. } = &mut task.kind {
+            *arguments = self.whereabouts();
+        }
         task.traits.class = Some(Class::Compensatable);
         task.traits.idempotency = idempotency;
         task.traits.compensation = Some(Compensation {
             undo: Undo::Run(undo),
-            capture: None,
+            capture: self.whereabouts(),
             cost: Some(Template::Literal(value::integer(1))),
             retry: None,
             timeout: None,
             tolerant,
         });
         self.put(task)
+    }
+
+    /// Where a task stands, by the loops and handlers around it: `{at: […]}`.
+    fn whereabouts(&self) -> Option<Template> {
+        let parts = self.variables.iter().filter_map(|name| match name.as_str() {
+            "error" => Some("$error.status".to_owned()),
+            name if name.starts_with("item") => Some(format!("${name}")),
+            _ => None,
+        });
+        let parts: Vec<String> = parts.collect();
+        (!parts.is_empty()).then(|| self.template(&format!("{{at: [{}]}}", parts.join(", "))))
     }
 
     fn classed(&mut self, name: &str, class: Class) -> TaskId {
@@ -328,7 +343,11 @@ impl Builder {
     }
 
     fn repeat(&mut self, count: usize, concurrency: u32, body: Node) -> TaskId {
-        self.variables.extend(["item".to_owned(), "index".to_owned()]);
+        // The loops inside have names of their own: `item1`, `index1`.
+        let depth = self.variables.iter().filter(|name| name.starts_with("item")).count();
+        let suffix = if depth == 0 { String::new() } else { depth.to_string() };
+        let (each, at) = (format!("item{suffix}"), format!("index{suffix}"));
+        self.variables.extend([each.clone(), at.clone()]);
         let body = self.body(body);
         self.variables.truncate(self.variables.len() - 2);
         let items = value::array((0..count).map(|n| value::integer(n as i64)).collect::<Vec<_>>());
@@ -336,8 +355,8 @@ impl Builder {
             "loop",
             "/loop",
             Kind::Loop {
-                each: "item".into(),
-                at: "index".into(),
+                each,
+                at,
                 items: Template::Literal(items),
                 condition: None,
                 body,

@@ -1,0 +1,89 @@
+//! What only a person can find out: waiting for it, and what was said.
+
+use outlast_lineage::EffectId;
+
+use super::{Machine, Turn};
+use crate::execution::{Activity, Branch, PlanEntry};
+use crate::{Fault, FaultKind, Happening, Resolution};
+
+impl Machine<'_> {
+    /// Waits for a person to find out. A call that undoes an effect goes by the name of that effect.
+    pub(super) fn park(&mut self, branch: &mut Branch, effect: EffectId, reason: String) -> Turn {
+        let effect = effect_being_undone(branch).unwrap_or(effect);
+        let frame = branch.top_mut().expect("a task is being run");
+        let task = frame.task;
+        let resume = Box::new(std::mem::replace(&mut frame.activity, Activity::Begin));
+        frame.activity = Activity::Parked { effect, reason: reason.clone(), resume };
+        self.happenings.push(Happening::Parked(task, reason));
+        Turn::Wait
+    }
+
+    pub(super) fn take_resolution(&mut self, effect: EffectId, resolution: Resolution) {
+        let parked = self.execution.branches.values().find(|branch| {
+            matches!(branch.top().map(|frame| &frame.activity),
+                Some(Activity::Parked { effect: parked, .. }) if *parked == effect)
+        });
+        let Some(id) = parked.map(Branch::id) else { return };
+        let mut branch = self.take(id).expect("it was just found");
+        let frame = branch.top_mut().expect("it is parked in a frame");
+        let task = frame.task;
+        let Activity::Parked { resume, .. } =
+            std::mem::replace(&mut frame.activity, Activity::Begin)
+        else {
+            unreachable!("it was just found parked")
+        };
+        frame.activity = *resume;
+        self.happenings.push(Happening::Resolved(task, word(&resolution).to_owned()));
+        let turn = self.resolve(&mut branch, resolution);
+        self.settle(branch, turn);
+    }
+
+    fn resolve(&mut self, branch: &mut Branch, resolution: Resolution) -> Turn {
+        let activity = &branch.top().expect("it was parked in a frame").activity;
+        let Activity::Calling(calling) = activity else {
+            return self.resolve_undo(branch, resolution);
+        };
+        let request = calling.whole_request(&self.execution.large);
+        let given_up = |title: &str| {
+            Fault::new(FaultKind::Runtime, title, "a person said so when asked what became of it")
+        };
+        match resolution {
+            Resolution::Done(output) => self.succeeded(branch, &request, output),
+            Resolution::NotDone => {
+                self.failed(branch, &request, given_up("the call did not happen"))
+            }
+            Resolution::Retry => {
+                branch.top_mut().expect("it was parked in a frame").tries = 0;
+                self.call(branch, request, true)
+            }
+            Resolution::Abandon => {
+                if !request.undo {
+                    self.effect_gone(request.effect);
+                }
+                self.set_activity(branch, Activity::Begin);
+                self.raise(branch, given_up("the call was given up"))
+            }
+        }
+    }
+}
+
+/// The effect that the innermost undo of a branch takes back, if it is one that has a name.
+fn effect_being_undone(branch: &Branch) -> Option<EffectId> {
+    let mut frames = branch.frames().iter().rev();
+    frames.find_map(|frame| match &frame.activity {
+        Activity::Undoing(undoing) => match undoing.entry {
+            PlanEntry::Undo { effect, .. } => effect,
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn word(resolution: &Resolution) -> &'static str {
+    match resolution {
+        Resolution::Done(_) => "done",
+        Resolution::NotDone => "not-done",
+        Resolution::Retry => "retry",
+        Resolution::Abandon => "abandon",
+    }
+}

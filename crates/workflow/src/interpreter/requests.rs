@@ -1,0 +1,252 @@
+//! Naming a call: what it is, under which key it goes, and whether it was asked for before.
+
+use outlast_expressions::{Value, value};
+use outlast_lineage::{Digest, Digester, EffectId, OperationKey, Point};
+
+use super::conduct::said_of;
+use super::evaluation::Sight;
+use super::{Machine, effect_of};
+use crate::execution::{Activity, Branch, Calling, Path, PlanEntry};
+use crate::program::{Authentication, Class, Idempotency, Secretive, Service, Task};
+use crate::{
+    Fault, FaultKind, Request, ResolvedAuthentication, Target, build_http, scalar_text, secret,
+};
+
+impl<'a> Machine<'a> {
+    pub(super) fn target(
+        &self,
+        branch: &Branch,
+        service: &Service,
+        arguments: Value,
+        input: &Value,
+    ) -> Result<Target, Fault> {
+        match service {
+            Service::Http { output, redirect, authentication } => {
+                let authentication = authentication
+                    .as_ref()
+                    .map(|given| self.authentication(branch, given))
+                    .transpose()?;
+                build_http(&arguments, input, *output, *redirect, authentication)
+            }
+            Service::Catalog { name, version } => {
+                Ok(Target::Catalog { name: name.clone(), version: version.clone(), arguments })
+            }
+        }
+    }
+
+    fn authentication(
+        &self,
+        branch: &Branch,
+        given: &Authentication,
+    ) -> Result<ResolvedAuthentication, Fault> {
+        let text = |secretive: &Secretive| self.credential(branch, secretive);
+        Ok(match given {
+            Authentication::Basic { username, password } => {
+                ResolvedAuthentication::Basic(text(username)?, text(password)?)
+            }
+            Authentication::Bearer(token) => ResolvedAuthentication::Bearer(text(token)?),
+            Authentication::Digest { username, password } => {
+                ResolvedAuthentication::Digest(text(username)?, text(password)?)
+            }
+        })
+    }
+
+    fn credential(&self, branch: &Branch, secretive: &Secretive) -> Result<String, Fault> {
+        match secretive {
+            Secretive::Secret(name, field) => {
+                Ok(secret::stand_in(&self.execution.salt, name, field))
+            }
+            Secretive::Given(template) => {
+                let sight = Sight::from_top(branch, self.value(branch.data()));
+                let given = self.evaluate_template_here(branch, template, &sight)?;
+                scalar_text(&given).ok_or_else(|| {
+                    let detail = "user names, passwords and tokens are texts";
+                    Fault::new(FaultKind::Authentication, "the credential is not a text", detail)
+                })
+            }
+        }
+    }
+
+    /// Names the call: the same key for the same request at the same place, until it is answered.
+    /// Says too whether it was asked for before without an answer.
+    pub(super) fn request(
+        &mut self,
+        branch: &mut Branch,
+        target: Target,
+    ) -> Result<(Request, bool), Fault> {
+        let digest = digest_of(&target);
+        let path = branch.top().expect("a task calls").path;
+        if let Some(request) = self.take_uncertain(branch, path, &digest) {
+            if !self.is_debt_of_another(branch.frames(), &request) {
+                return Ok((request, true));
+            }
+            self.effect_disowned(request.effect);
+        }
+        let idempotency = self.trait_of(branch, |task| task.traits.idempotency.as_ref());
+        let class = self.trait_of(branch, |task| task.traits.class);
+        let effect = new_effect(branch);
+        let request = Request {
+            effect,
+            key: self.key(branch, &digest, effect),
+            own_key: self.own_key(branch, idempotency)?,
+            key_header: idempotency.and_then(|idempotency| idempotency.header.clone()),
+            deadline: branch.frames().iter().filter_map(|f| f.deadline).map(|a| a.at).min(),
+            readonly: class == Some(Class::Readonly),
+            undo: branch.frames().iter().any(|f| matches!(f.activity, Activity::Undoing(_))),
+            target,
+            salt: self.execution.salt,
+            undoes: self.undoes(branch),
+        };
+        Ok((request, false))
+    }
+
+    /// The key of a request by the innermost task as it is tried now.
+    fn key(&self, branch: &Branch, request: &Digest, effect: EffectId) -> OperationKey {
+        let path = branch.top().expect("a task calls").path;
+        let incarnation = self.incarnation(branch);
+        let mut place = Digester::new("place").field(path.digest().as_bytes()).number(incarnation);
+        let idempotency = self.trait_of(branch, |task| task.traits.idempotency.as_ref());
+        if idempotency.is_some_and(|idempotency| idempotency.none) {
+            // It is asked once for each effect: its key says which of several lines asked.
+            let Point { author, epoch, number } = effect.point;
+            place = place.number(author.0).number(epoch.0).number(number);
+        }
+        OperationKey::new(self.execution.id, &place.finish(), request)
+    }
+
+    /// The key of the call that the innermost undo undoes.
+    fn undoes(&self, branch: &Branch) -> Option<OperationKey> {
+        let effect = branch.frames().iter().rev().find_map(|frame| match &frame.activity {
+            Activity::Undoing(undoing) => Some(effect_of(&undoing.entry)),
+            _ => None,
+        });
+        Some(self.execution.ledger.get(&effect??)?.key)
+    }
+
+    /// The call of the innermost task as a new operation and a new effect.
+    pub(super) fn renewed(&self, branch: &mut Branch, calling: &Calling) -> Request {
+        branch.top_mut().expect("a task calls").tries += 1;
+        let request = calling.whole_request(&self.execution.large);
+        let effect = new_effect(branch);
+        let key = self.key(branch, &digest_of(&request.target), effect);
+        Request { effect, key, ..request }
+    }
+
+    fn own_key(
+        &self,
+        branch: &Branch,
+        idempotency: Option<&Idempotency>,
+    ) -> Result<Option<String>, Fault> {
+        let Some(template) = idempotency.and_then(|idempotency| idempotency.key.as_ref()) else {
+            return Ok(None);
+        };
+        let sight = Sight::from_top(branch, self.value(branch.data()));
+        let key = self.evaluate_template_here(branch, template, &sight)?;
+        Ok(Some(scalar_text(&key).unwrap_or_else(|| value::to_text(&key))))
+    }
+
+    pub(super) fn trait_of<T>(
+        &self,
+        branch: &Branch,
+        of: impl Fn(&'a Task) -> Option<T>,
+    ) -> Option<T> {
+        said_of(self.program, branch.frames(), of)
+    }
+
+    /// A number that differs between attempts that were definitely answered. An undo is one operation
+    /// until it is done, wherever and however often it is tried: another line may undo the same
+    /// effect, and knows nothing of refusals. Only a person can say that it is to be a new one.
+    pub(super) fn incarnation(&self, branch: &Branch) -> u64 {
+        let frames = branch.frames();
+        let undo = frames.iter().rposition(|it| matches!(it.activity, Activity::Undoing(_)));
+        let (mut incarnation, counted) = match undo {
+            Some(depth) => (0, &frames[depth..=depth]),
+            None => (branch.birth.incarnation, frames),
+        };
+        for frame in counted {
+            let retries = match &frame.activity {
+                Activity::Try(trying) => trying.retries,
+                _ => 0,
+            };
+            if retries + frame.tries > 0 {
+                let digest = Digester::new("incarnation").number(incarnation).number(frame.path.0);
+                incarnation = digest.number(retries).number(frame.tries).finish().short();
+            }
+        }
+        incarnation
+    }
+
+    /// The request of an earlier attempt at this place of which it is not known what became.
+    fn take_uncertain(
+        &mut self,
+        branch: &mut Branch,
+        path: Path,
+        digest: &Digest,
+    ) -> Option<Request> {
+        if let Some((depth, index)) = self.find_uncertain(branch, path, digest) {
+            return Some(self.remove_uncertain(branch, depth, index));
+        }
+        let mut parent = branch.birth.parent;
+        while let Some(id) = parent {
+            let around = self.execution.branches.get(&id)?;
+            parent = around.birth.parent;
+            if let Some((depth, index)) = self.find_uncertain(around, path, digest) {
+                let mut around = self.take(id)?;
+                let request = self.remove_uncertain(&mut around, depth, index);
+                self.put(around);
+                return Some(request);
+            }
+        }
+        None
+    }
+
+    /// Where a branch remembers an unanswered call of this place and request: depth and index.
+    fn find_uncertain(
+        &self,
+        branch: &Branch,
+        path: Path,
+        digest: &Digest,
+    ) -> Option<(usize, usize)> {
+        let is_it = |entry: &PlanEntry| {
+            uncertain_call(entry).is_some_and(|(place, calling)| {
+                let request = calling.whole_request(&self.execution.large);
+                place == path && digest_of(&request.target) == *digest
+            })
+        };
+        branch.frames().iter().enumerate().rev().find_map(|(depth, frame)| {
+            let uncertain = match &frame.activity {
+                Activity::Try(trying) => &trying.uncertain,
+                Activity::Undoing(undoing) => &undoing.uncertain,
+                _ => return None,
+            };
+            Some((depth, uncertain.iter().position(is_it)?))
+        })
+    }
+
+    fn remove_uncertain(&self, branch: &mut Branch, depth: usize, index: usize) -> Request {
+        let entry = match &mut branch.frame_mut(depth).activity {
+            Activity::Try(trying) => trying.uncertain.remove(index),
+            Activity::Undoing(undoing) => undoing.uncertain.remove(index),
+            activity => unreachable!("{activity:?} remembers no calls"),
+        };
+        let (_, calling) = uncertain_call(&entry).expect("it was just found to be a call");
+        calling.whole_request(&self.execution.large)
+    }
+}
+
+/// The effect that a call of this step has.
+fn new_effect(branch: &Branch) -> EffectId {
+    let point = branch.lineage.head().expect("a branch that is worked on has a state");
+    EffectId { branch: branch.id(), point }
+}
+
+fn digest_of(target: &Target) -> Digest {
+    Digest::of(&minicbor::to_vec(target).expect("writing to memory does not fail"))
+}
+
+/// The place and request of a call that may have happened.
+pub(super) fn uncertain_call(entry: &PlanEntry) -> Option<(Path, &Calling)> {
+    let PlanEntry::Uncertain(frames) = entry else { return None };
+    let frame = frames.last()?;
+    Some((frame.path, frame.activity.unanswered()?))
+}
