@@ -201,6 +201,23 @@ fn cancels_suspends_and_resumes_and_says_what_is_not_possible() {
 }
 
 #[test]
+fn what_has_completed_or_was_cancelled_can_not_be_rolled_back() {
+    let mut driver = Driver::new();
+    let flow = program("flow", "1.0.0", vec![call("a")]);
+    driver.define(&flow);
+    driver.start(&flow, id(1));
+    driver.answer_next();
+    driver.start(&flow, id(2));
+    driver.ask(Ask::Cancel(Which::Id(id(2))));
+    for number in [1, 2] {
+        let reason = "someone asked for it".to_owned();
+        let asked = driver.ask(Ask::Compensate { which: Which::Id(id(number)), reason });
+        let refused = refusal(asked).to_string();
+        assert!(refused.contains("it can not be rolled back"), "{refused}");
+    }
+}
+
+#[test]
 fn deletes_only_what_has_ended_and_keeps_the_name_taken_for_a_while() {
     let mut driver = Driver::new();
     let flow = program("flow", "1.0.0", vec![call("a")]);

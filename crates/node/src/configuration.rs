@@ -1,5 +1,6 @@
 //! What a node is set up with.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +31,10 @@ pub struct Configuration {
     pub limits: Limits,
     /// How long ended executions are kept.
     pub retention: Retention,
-    /// What each namespace may use.
+    /// What each namespace may use that has no quota of its own.
     pub quota: Quota,
+    /// Quotas of namespaces.
+    pub quotas: BTreeMap<String, Quota>,
     /// How many idle executions are held ready; the others sleep as bytes.
     pub awake_max: usize,
     /// How many requests may wait for the driver before more are refused.
@@ -71,6 +74,7 @@ impl Configuration {
             limits: Limits::default(),
             retention: Retention::default(),
             quota: Quota::default(),
+            quotas: BTreeMap::new(),
             awake_max: 1024,
             asks_max: 16 * 1024,
             calls_max: 1024,

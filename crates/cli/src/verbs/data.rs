@@ -96,7 +96,7 @@ fn check(directory: &Path, json: bool) -> anyhow::Result<Exit> {
 fn print_report(report: &Report) {
     let journal = &report.journal;
     println!("node       {} (incarnation {})", report.node, report.incarnation);
-    println!("started    {} times", report.epoch);
+    println!("epoch      {} (rises with every start)", report.epoch);
     println!(
         "journal    {} records in {} segments, {}",
         journal.records,

@@ -49,6 +49,10 @@ pub(crate) struct Arguments {
     /// How many ended executions are kept
     #[arg(long, value_name = "COUNT")]
     keep_count: Option<usize>,
+    /// How many executions of a namespace, or of each namespace, may be under way or waiting;
+    /// may be given several times
+    #[arg(long, value_name = "[NAMESPACE=]COUNT", value_parser = share)]
+    quota: Vec<Share>,
     /// Print where it listens as one line of JSON on stdout
     #[arg(long)]
     json: bool,
@@ -73,6 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Some(count) = arguments.keep_count {
         configuration.retention.count = count;
     }
+    set_quotas(&mut configuration, &arguments.quota);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -82,6 +87,37 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let exit = runtime.block_on(serve(arguments, &directory, node));
     runtime.shutdown_timeout(SHUTDOWN_MAX);
     exit
+}
+
+/// How many executions that have not ended a namespace may have; all of them, if none is named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Share {
+    namespace: Option<String>,
+    live: usize,
+}
+
+fn share(text: &str) -> Result<Share, String> {
+    let (namespace, count) = match text.rsplit_once('=') {
+        Some(("", _)) => return Err("there is no namespace before `=`".to_owned()),
+        Some((namespace, count)) => (Some(namespace.to_owned()), count),
+        None => (None, text),
+    };
+    let live = count.parse().map_err(|_| format!("`{count}` is no number of executions"))?;
+    Ok(Share { namespace, live })
+}
+
+/// What is said of a namespace counts more than what is said of all, in whichever order.
+fn set_quotas(configuration: &mut Configuration, shares: &[Share]) {
+    for share in shares.iter().filter(|share| share.namespace.is_none()) {
+        configuration.quota.live = share.live;
+    }
+    for share in shares {
+        if let Some(namespace) = &share.namespace {
+            let mut quota = configuration.quota.clone();
+            quota.live = share.live;
+            configuration.quotas.insert(namespace.clone(), quota);
+        }
+    }
 }
 
 async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> anyhow::Result<Exit> {
@@ -144,4 +180,21 @@ fn ensure_token(directory: &Path) -> anyhow::Result<()> {
         "the token of this node, shown this once (`outlast token` prints it again):\n{token}"
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_is_of_a_namespace_or_of_all() {
+        let shares = ["orders=5", "10"].map(|text| share(text).unwrap());
+        let mut configuration = Configuration::new("data");
+        set_quotas(&mut configuration, &shares);
+        assert_eq!(configuration.quota.live, 10);
+        assert_eq!(configuration.quotas["orders"].live, 5);
+        for wrong in ["", "=5", "orders=", "orders=many", "-1"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
 }

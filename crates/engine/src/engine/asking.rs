@@ -170,6 +170,12 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let id = self.find(which)?;
         let wish = wish_of(&event);
+        if matches!(event, Event::CompensateRequested(_)) {
+            self.wake(id);
+            if !self.roster.known(id).execution().can_be_rolled_back() {
+                return Err(self.not_possible(id, wish));
+            }
+        }
         if !self.advance(step, id, event, Cause::default()) {
             return Err(self.not_possible(id, wish));
         }

@@ -235,6 +235,7 @@ fn recover(
         limits: configuration.limits.clone(),
         retention: configuration.retention.clone(),
         quota: configuration.quota.clone(),
+        quotas: configuration.quotas.clone(),
         awake_max: configuration.awake_max,
         ..EngineOptions::new(meta.node)
     };

@@ -174,23 +174,19 @@ impl fmt::Display for Denied {
         if let Some(address) = self.address {
             write!(formatter, " leads to {address}, which")?;
         }
-        let (what, setting) = match self.class {
+        let (what, or_else) = match self.class {
             Class::Public => ("is public", ""),
-            Class::Loopback => {
-                ("is this machine", "allow_loopback, or allow it by name in `allow`")
-            }
-            Class::Private => {
-                ("is in a private network", "allow_private, or allow it by name in `allow`")
-            }
-            Class::LinkLocal => {
-                ("is link-local", "allow_link_local, or allow it by name in `allow`")
-            }
-            Class::Reserved => ("is no address of a single machine", "an entry in `allow`"),
-            Class::Listed => {
-                return write!(formatter, " is in the list `deny` of services.addresses");
-            }
+            Class::Loopback => ("is this machine", ""),
+            Class::Private => ("is in a private network", "`--allow-private` or "),
+            Class::LinkLocal => ("is link-local", ""),
+            Class::Reserved => ("is no address of a single machine", ""),
+            Class::Listed => return write!(formatter, " is in the list of `--deny`"),
         };
-        write!(formatter, " {what}; calls to it need the setting services.addresses.{setting}")
+        write!(formatter, " {what}; calls to it need {or_else}`--allow ")?;
+        match self.address {
+            Some(address) => write!(formatter, "{address}`"),
+            None => write!(formatter, "{}`", self.host),
+        }
     }
 }
 
@@ -314,10 +310,12 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_names_the_setting_that_would_allow_it() {
+    fn a_denial_names_the_option_that_would_allow_it() {
         let text = closed().check_host("[::ffff:127.0.0.1]").unwrap_err().to_string();
         assert!(text.contains("127.0.0.1"), "{text}");
-        assert!(text.contains("services.addresses.allow_loopback"), "{text}");
+        assert!(text.contains("`--allow 127.0.0.1`"), "{text}");
+        let text = AddressPolicy::default().check_host("10.0.0.1").unwrap_err().to_string();
+        assert!(text.contains("`--allow-private` or `--allow 10.0.0.1`"), "{text}");
     }
 
     #[test]

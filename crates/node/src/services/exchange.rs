@@ -116,9 +116,7 @@ impl Exchange<'_> {
             match response.chunk().await {
                 Ok(Some(chunk)) if self.answer_bytes_max < body.len() + chunk.len() => {
                     let limit = self.answer_bytes_max;
-                    let reason = format!(
-                        "it has more than {limit} bytes, the limit set by services.answer_bytes_max"
-                    );
+                    let reason = format!("it has more than {limit} bytes, the most that is read");
                     return Seen::Truncated { status, reason };
                 }
                 Ok(Some(chunk)) => body.extend_from_slice(&chunk),

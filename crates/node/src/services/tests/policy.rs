@@ -39,7 +39,7 @@ async fn loopback_is_denied_in_every_spelling_when_it_is_not_allowed() {
         let fault = failed(caller.call(get(&uri), &NoSecrets).await);
         assert!(fault.is(FaultKind::Authorization), "{uri}: {fault:?}");
         let detail = fault.detail.unwrap();
-        assert!(detail.contains("services.addresses.allow_loopback"), "{uri}: {detail}");
+        assert!(detail.contains("calls to it need `--allow "), "{uri}: {detail}");
     }
     assert_eq!(server.requests().len(), 0);
 }
