@@ -9,8 +9,8 @@ use kit::build::{Node, bare_program, expression, task};
 use kit::world::World;
 use outlast_expressions::value;
 use outlast_workflow::program::{
-    Backoff, Case, Class, CompensationOrder, Flow, Kind, OnFailure, OnFault, RetryPolicy, Task,
-    Template,
+    Authentication, Backoff, Case, Class, CompensationOrder, Flow, HttpOutput, Kind, OnFailure,
+    OnFault, RetryPolicy, Secretive, Service, Task, Template,
 };
 use outlast_workflow::{
     Answer, Command, Event, Fault, FaultKind, Outcome, Program, Target, TaskId, Ticket,
@@ -371,4 +371,31 @@ fn jitter_stays_within_its_bounds_and_every_copy_draws_the_same() {
     assert!(delays.iter().all(|delay| (109..=191).contains(delay)), "{delays:?}");
     assert!(delays.iter().collect::<BTreeSet<_>>().len() > 5, "it varies: {delays:?}");
     assert_eq!(times, attempts(Plain("a"), jittery()));
+}
+
+/// The request of a call whose header is what it sees of its authentication.
+fn authorized(authentication: Option<Authentication>) -> String {
+    let service = Service::Http { output: HttpOutput::Content, redirect: false, authentication };
+    let source = r#"{method: "get", endpoint: "http://x.test/", body: $authorization}"#;
+    let arguments = Some(Template::Computed(expression(source)));
+    let call = task("call", "/do/0/call", Kind::Call { service, arguments });
+    let world = changed(Node::Task(Box::new(call)), OnFault::Leave, |_| {});
+    let Some(Command::Call { request, .. }) = world.open.into_values().next() else {
+        panic!("it calls")
+    };
+    let Target::Http { body, .. } = request.target else { panic!("it is an HTTP call") };
+    value::to_text(&body)
+}
+
+#[test]
+fn an_expression_sees_how_its_call_is_authorized() {
+    let given = |text: &str| Secretive::Given(Template::Literal(value::string(text)));
+    let bearer = authorized(Some(Authentication::Bearer(given("letmein"))));
+    assert!(bearer.contains("Bearer") && bearer.contains("letmein"), "{bearer}");
+    let basic = Authentication::Basic { username: given("u"), password: given("p") };
+    assert!(authorized(Some(basic)).contains("dTpw"), "the base64 of u:p");
+    let itself = Secretive::Given(Template::Computed(expression("$authorization.scheme // \"x\"")));
+    let bearer = authorized(Some(Authentication::Bearer(itself)));
+    assert!(!bearer.contains("Bearer"), "{bearer}");
+    assert!(!authorized(None).contains("scheme"));
 }

@@ -90,7 +90,7 @@ impl Catalog for Builtin {
 /// The fault of a call to a service type that is nowhere.
 pub(super) fn not_offered(name: &str, version: &str) -> Fault {
     let detail = format!(
-        "this node offers no service `{name}:{version}`; map it to an endpoint in `services.catalog`"
+        "this node offers no service `{name}:{version}`; say where it is with `--service {name}:{version}=URL`"
     );
     Fault::new(FaultKind::Configuration, "Service is not offered", detail)
 }

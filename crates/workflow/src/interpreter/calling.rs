@@ -138,8 +138,6 @@ impl Machine<'_> {
         if let Some(turn) = self.retry_in_place(branch, None) {
             return turn;
         }
-        // If nothing catches it and a person has it tried again, that is a new operation too.
-        branch.top_mut().expect("a task calls").tries += 1;
         self.raise(branch, fault)
     }
 

@@ -4,6 +4,7 @@ use outlast_lineage::BranchId;
 
 use super::{Machine, Turn};
 use crate::execution::{Activity, Branch, BranchState, Failure, PlanEntry, Stage};
+use crate::program::Kind;
 use crate::{Answer, Command, Fault, FaultKind, Happening, Outcome};
 
 impl Machine<'_> {
@@ -223,7 +224,8 @@ impl Machine<'_> {
         self.set_run_deadline();
     }
 
-    /// Begins the failed task of a branch again. A call that may have happened goes by the same key.
+    /// Begins the failed task of a branch again. A call that may have happened goes by the same key; one
+    /// that was definitely answered is a new operation.
     fn enter_failed_again(&mut self, id: BranchId) {
         let mut branch = self.take(id).expect("a branch that failed is here");
         let frame = branch.pop().expect("a branch fails in a frame");
@@ -233,10 +235,11 @@ impl Machine<'_> {
         }
         branch.set_data(frame.raw);
         self.enter_at(&mut branch, frame.task, frame.path);
-        let tries = frame.tries + u64::from(self.rolls_back_by_itself(frame.task));
-        let doubt = frame.activity.unanswered().is_some();
+        let doubt = frame.doubt || frame.activity.unanswered().is_some();
+        let answered = matches!(self.program.task(frame.task).kind, Kind::Call { .. }) && !doubt;
+        let anew = answered || self.rolls_back_by_itself(frame.task);
         let entered = branch.top_mut().expect("it was just entered");
-        (entered.tries, entered.doubt) = (tries, doubt);
+        (entered.tries, entered.doubt) = (frame.tries + u64::from(anew), doubt);
         self.wake(branch);
     }
 }

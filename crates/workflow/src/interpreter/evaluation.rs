@@ -193,6 +193,7 @@ impl Machine<'_> {
             "context" => self.value(branch.context()),
             "input" => self.frame_input(branch, sight),
             "output" => sight.output.clone().unwrap_or_default(),
+            "authorization" => self.describe_authorization(branch, sight),
             "task" => self.describe_task(branch, sight),
             "workflow" => self.describe_workflow(branch),
             "runtime" => value::object([

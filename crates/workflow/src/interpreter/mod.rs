@@ -4,6 +4,7 @@
 //! the branches that became ready by it. Every expression in a task is evaluated at a place where
 //! the branch can be left and taken up again, because it may have to be evaluated elsewhere.
 
+mod authorizing;
 mod calling;
 mod children;
 mod compensation;

@@ -7,10 +7,8 @@ use super::conduct::said_of;
 use super::evaluation::Sight;
 use super::{Machine, effect_of};
 use crate::execution::{Activity, Branch, Calling, Path, PlanEntry};
-use crate::program::{Authentication, Class, Idempotency, Secretive, Service, Task};
-use crate::{
-    Fault, FaultKind, Request, ResolvedAuthentication, Target, build_http, scalar_text, secret,
-};
+use crate::program::{Class, Idempotency, Service, Task};
+use crate::{Fault, Request, Target, build_http, scalar_text};
 
 impl<'a> Machine<'a> {
     pub(super) fn target(
@@ -24,45 +22,12 @@ impl<'a> Machine<'a> {
             Service::Http { output, redirect, authentication } => {
                 let authentication = authentication
                     .as_ref()
-                    .map(|given| self.authentication(branch, given))
+                    .map(|given| self.authentication(branch, given, input))
                     .transpose()?;
                 build_http(&arguments, input, *output, *redirect, authentication)
             }
             Service::Catalog { name, version } => {
                 Ok(Target::Catalog { name: name.clone(), version: version.clone(), arguments })
-            }
-        }
-    }
-
-    fn authentication(
-        &self,
-        branch: &Branch,
-        given: &Authentication,
-    ) -> Result<ResolvedAuthentication, Fault> {
-        let text = |secretive: &Secretive| self.credential(branch, secretive);
-        Ok(match given {
-            Authentication::Basic { username, password } => {
-                ResolvedAuthentication::Basic(text(username)?, text(password)?)
-            }
-            Authentication::Bearer(token) => ResolvedAuthentication::Bearer(text(token)?),
-            Authentication::Digest { username, password } => {
-                ResolvedAuthentication::Digest(text(username)?, text(password)?)
-            }
-        })
-    }
-
-    fn credential(&self, branch: &Branch, secretive: &Secretive) -> Result<String, Fault> {
-        match secretive {
-            Secretive::Secret(name, field) => {
-                Ok(secret::stand_in(&self.execution.salt, name, field))
-            }
-            Secretive::Given(template) => {
-                let sight = Sight::from_top(branch, self.value(branch.data()));
-                let given = self.evaluate_template_here(branch, template, &sight)?;
-                scalar_text(&given).ok_or_else(|| {
-                    let detail = "user names, passwords and tokens are texts";
-                    Fault::new(FaultKind::Authentication, "the credential is not a text", detail)
-                })
             }
         }
     }

@@ -146,6 +146,7 @@ impl Machine<'_> {
                 if in_doubt {
                     let start = self.start_of_uncertain(branch.frames());
                     entries.push(self.uncertain_in_place(branch, start));
+                    branch.frame_mut(depth).doubt = true;
                     self.set_activity(branch, Activity::Begin);
                 }
                 let around = self.scope_around(branch, depth);

@@ -401,7 +401,16 @@ impl Builder {
     }
 
     fn expression(&self, source: &str) -> Expression {
-        let fixed = ["context", "input", "output", "task", "workflow", "runtime", "secrets"];
+        let fixed = [
+            "context",
+            "input",
+            "output",
+            "task",
+            "workflow",
+            "runtime",
+            "secrets",
+            "authorization",
+        ];
         let own = self.variables.iter().map(String::as_str);
         let names: Vec<&str> = fixed.into_iter().chain(own).collect();
         let filter = Filter::compile(source, &names).expect("the test's expression compiles");
