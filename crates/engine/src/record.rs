@@ -111,9 +111,13 @@ pub struct Custodial {
     /// The state that took the place of the one held, encoded.
     #[n(3)]
     pub adopted: Option<ByteVec>,
-    /// What the state went on by, and what happened.
+    /// What the state went on by first, and what happened.
     #[n(4)]
     pub passed: Option<ByteVec>,
+    /// What it went on by after that, oldest first.
+    #[n(10)]
+    #[cbor(default, skip_if = "Vec::is_empty")]
+    pub passed_then: Vec<ByteVec>,
     /// What changed in decisions.
     #[n(5)]
     pub decisions: Vec<(u32, paxos::Record)>,
@@ -134,8 +138,15 @@ pub struct Custodial {
 impl Custodial {
     /// What happened, for the history.
     pub fn told(&self) -> Vec<Happening> {
-        let passed = self.passed.as_ref().and_then(|bytes| crate::engine::happenings_of(bytes));
-        passed.unwrap_or_else(|| self.happenings.clone())
+        let told = self.all_passed().filter_map(|bytes| crate::engine::happenings_of(bytes));
+        let mut all: Vec<Happening> = told.flatten().collect();
+        all.extend_from_slice(&self.happenings);
+        all
+    }
+
+    /// All that the state went on by, oldest first.
+    pub(crate) fn all_passed(&self) -> impl Iterator<Item = &ByteVec> {
+        self.passed.iter().chain(&self.passed_then)
     }
 }
 

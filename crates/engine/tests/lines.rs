@@ -44,6 +44,8 @@ fn lost_line(provider: Provider) -> (Cluster, (ExecutionId, Ticket, Request)) {
     let a = cluster.call_of(3);
     assert_eq!(cluster.answer(3, a), "a");
     cluster.pass();
+    // The others hear of it, although the steps before it were a moment ago.
+    cluster.run(Duration::from_millis(20));
     let b = cluster.call_of(3);
     assert_eq!(service_of(&b.2), "b");
     cluster.cut(3, &[1, 2]);

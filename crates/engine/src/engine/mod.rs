@@ -94,7 +94,7 @@ pub struct Engine {
     /// Whose calls are answered at which address.
     addresses: BTreeMap<ExecutionId, ExecutionId>,
     /// The delta of the message under way.
-    read: Option<Passed>,
+    read: Vec<Passed>,
     /// Executions to be held here whose definitions are on their way.
     stashed: Vec<(NodeId, Begin)>,
     /// Which definitions were given to which peers since they were last missed.

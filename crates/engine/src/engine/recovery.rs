@@ -138,7 +138,7 @@ impl Engine {
             custodies: BTreeSet::new(),
             custody_alarms: BTreeSet::new(),
             addresses: BTreeMap::new(),
-            read: None,
+            read: Vec::new(),
             stashed: Vec::new(),
             given: BTreeSet::new(),
             tidying: false,

@@ -224,6 +224,7 @@ pub(crate) mod kind {
     pub(crate) const BEGIN: u8 = 1;
     pub(crate) const REPLICA: u8 = 4;
     pub(crate) const PAXOS: u8 = 5;
+    pub(crate) const PAXOS_OF_HOLDERS: u8 = 15;
 }
 
 /// Which variant an envelope is: behind the version, the first element of an array of two.

@@ -1,5 +1,6 @@
 //! Following a primary: its states are taken up, and competing lines are compared.
 
+use minicbor::bytes::ByteVec;
 use outlast_lineage::{Epoch, Head, NodeId, Order, Point};
 
 use super::{Change, Held, Message, Output, Outputs, Replica, Role, Situation, Timer};
@@ -10,7 +11,7 @@ const LAZINESS: u32 = 4;
 /// A state, and whether it is the end of its run.
 pub(super) type Reached<'head> = (&'head Head, bool);
 
-/// What an update says besides its delta.
+/// What an update says besides its deltas.
 #[derive(Debug)]
 pub(super) struct News {
     pub(super) base: Option<Point>,
@@ -26,7 +27,7 @@ impl Replica {
         out: &mut Outputs,
         from: NodeId,
         news: News,
-        delta: Vec<u8>,
+        deltas: Vec<ByteVec>,
     ) {
         let News { base, next, progress, ended, urgent } = news;
         if !self.is_elected_mode() || next.author != from {
@@ -38,14 +39,14 @@ impl Replica {
         if self.standing.head.lineage.contains(&next) {
             return self.meet_lagging(out, from, urgent);
         }
-        if base == self.point() && self.can_follow(next) {
+        if base == self.point() && self.can_follow(next, deltas.len()) {
             // The sender went on from the very state held here.
             self.follow(out, from);
             self.spare(out);
             self.untouched = false;
             self.confirm(out, next.epoch, from);
             self.change(out, Change::Extended { point: next, progress, ended, notes: Vec::new() });
-            out.list.push(Output::Apply(delta));
+            out.list.push(Output::Apply(deltas));
             return self.acknowledge(out, urgent);
         }
         let theirs = (ended, progress, Some(next.author));
@@ -68,9 +69,11 @@ impl Replica {
             && self.point().is_none_or(|point| point.author == base.author)
     }
 
-    fn can_follow(&self, next: Point) -> bool {
+    fn can_follow(&self, next: Point, states: usize) -> bool {
         let line = &self.standing.head.lineage;
-        next.number == line.number() + 1 && line.highest_epoch(next.author) <= Some(next.epoch)
+        let told =
+            0 < states && next.number.checked_sub(line.number()) == u64::try_from(states).ok();
+        told && line.highest_epoch(next.author) <= Some(next.epoch)
     }
 
     /// Whether this replica promised not to acknowledge anything of that term any more.

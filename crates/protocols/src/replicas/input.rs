@@ -83,4 +83,6 @@ pub enum Timer {
     AcknowledgementDue,
     /// A word of the primary should have come.
     WordOverdue,
+    /// The backups should be told of what went on since they were last told.
+    UpdateDue,
 }

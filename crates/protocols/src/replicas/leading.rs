@@ -2,6 +2,7 @@
 
 use outlast_lineage::{Epoch, NodeId, Point};
 
+use super::passing::Unsent;
 use super::{
     Change, Choice, Head, Held, Message, Note, Output, Outputs, Payload, Replica, Role, Situation,
 };
@@ -29,6 +30,7 @@ impl Replica {
         self.proposed = None;
         self.pauses = false;
         (self.reminded, self.told) = (0, 0);
+        self.unsent = Unsent::default();
         if self.acknowledges() {
             self.change(out, Change::Confirmed(term, self.setup.me));
         }
@@ -69,18 +71,10 @@ impl Replica {
         let next = Point { author: self.setup.me, epoch: term, number };
         self.change(out, Change::Extended { point: next, progress, ended, notes });
         if self.is_elected_mode() {
-            let urgent = self.setup.acknowledge || ended;
-            let message = match payload {
-                Payload::Delta(delta) => {
-                    Message::Update { base, next, progress, ended, urgent, delta }
-                }
-                Payload::State(state) => {
-                    let head = self.standing.head.clone();
-                    Message::State { held: Held { head, ended, state }, term: Some(term) }
-                }
-            };
-            self.tell_all(out, &message);
-            self.expect_answers(out);
+            match payload {
+                Payload::Delta(delta) => self.gather(out, base, delta.into()),
+                Payload::State(state) => self.gather_start(out, state),
+            }
         }
         self.seek_end(out);
         self.tell_of_pause(out);
@@ -178,13 +172,14 @@ impl Replica {
         self.propose(out, Choice { lineage, is_final: false });
     }
 
-    /// Once the run is complete and a majority has its end, consensus may decide on it.
+    /// Once the run is complete, consensus may decide on it: those who have its end, as long as no
+    /// majority is known to (`needs_holders`).
     pub(super) fn seek_end(&mut self, out: &mut Outputs) {
         if self.leads().is_none() || !self.standing.ended {
             return;
         }
         let number = self.standing.head.lineage.number();
-        if self.may_be_proposed(number) {
+        if self.may_be_proposed(number) || self.may_be_tried() {
             let lineage = self.standing.head.lineage.clone();
             self.propose(out, Choice { lineage, is_final: true });
         }
@@ -254,14 +249,34 @@ impl Replica {
         }
     }
 
+    /// Whether an end may be proposed to those who have it: the proposal goes out together with it.
+    /// Where acknowledgements count, they also say that no later primary is followed.
+    pub(super) fn may_be_tried(&self) -> bool {
+        let reachable = self.peers().filter(|peer| !self.lost.contains(peer)).count() + 1;
+        !self.setup.acknowledge && self.setup.quorum() <= reachable
+    }
+
+    /// Whether only those who have a line may agree to it: it is this primary's, and nobody knows yet
+    /// whether it would survive its proposer.
+    pub fn needs_holders(&self, choice: &Choice) -> bool {
+        let own = self.leads().is_some() && choice.lineage == self.standing.head.lineage;
+        own && !self.may_be_proposed(choice.lineage.number())
+    }
+
+    /// Whether the state held goes on from a line, or is its end.
+    pub fn holds(&self, choice: &Choice) -> bool {
+        self.standing.head.lineage.extends(&choice.lineage)
+    }
+
     /// Whether a state may be proposed: a majority has it, so that it survives its proposer.
     fn may_be_proposed(&self, number: u64) -> bool {
         let told = if self.setup.acknowledge { 0 } else { self.told };
         !self.is_elected_mode() || number <= self.at_majority().max(told)
     }
 
-    pub(super) fn tell_lead(&self, out: &mut Outputs, to: NodeId) {
+    pub(super) fn tell_lead(&mut self, out: &mut Outputs, to: NodeId) {
         if let Some(term) = self.leads() {
+            self.pass_on(out);
             let (head, ended) = (self.standing.head.clone(), self.standing.ended);
             out.send(to, Message::Lead { head, term, ended });
         }
@@ -270,6 +285,7 @@ impl Replica {
     /// The whole state, for whoever lacks it.
     pub(super) fn provide(&mut self, out: &mut Outputs, to: NodeId) {
         if 0 < self.standing.head.lineage.number() {
+            self.pass_on(out);
             let held = self.held();
             out.send(to, Message::State { held, term: self.leads() });
         }

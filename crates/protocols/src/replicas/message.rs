@@ -1,5 +1,6 @@
 //! What replicas of one execution say to each other. Numbers are never used twice.
 
+use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use outlast_lineage::{EffectId, Epoch, Head, Lineage, NodeId, OperationKey, Point};
 
@@ -8,13 +9,13 @@ use super::Term;
 /// What one replica says to another.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 pub enum Message {
-    /// The primary advanced the state by a delta (the paper's UPDATE).
+    /// The primary advanced the state, perhaps several times (the paper's UPDATE).
     #[n(0)]
     Update {
-        /// The state that the delta goes on from; nothing is before the beginning.
+        /// The state that the first delta goes on from; nothing is before the beginning.
         #[n(0)]
         base: Option<Point>,
-        /// The state that it leads to.
+        /// The state that the last one leads to. All between are of the same author and term.
         #[n(1)]
         next: Point,
         /// How many activities are complete there.
@@ -26,9 +27,9 @@ pub enum Message {
         /// Whether someone waits for the acknowledgement.
         #[n(4)]
         urgent: bool,
-        /// What changed.
-        #[cbor(n(5), with = "minicbor::bytes")]
-        delta: Vec<u8>,
+        /// What changed, oldest first.
+        #[n(6)]
+        deltas: Vec<ByteVec>,
     },
     /// The sender is primary and has come this far.
     #[n(1)]

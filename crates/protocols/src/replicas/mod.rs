@@ -27,6 +27,7 @@ mod input;
 mod leading;
 mod message;
 mod output;
+mod passing;
 mod recovering;
 mod resigning;
 mod settling;
@@ -67,6 +68,9 @@ pub struct Setup {
     pub election_wait: Duration,
     /// After how long something that should have come is asked for again.
     pub patience: Duration,
+    /// How long a primary that goes on quickly gathers what its backups are to be told, if nobody
+    /// waits for it.
+    pub linger: Duration,
 }
 
 impl Setup {
@@ -102,6 +106,8 @@ pub struct Replica {
     fenced: BTreeSet<NodeId>,
     /// How far the others are known to have stored the line of this primary.
     acknowledged: BTreeMap<NodeId, u64>,
+    /// What the backups of this primary were not told yet.
+    unsent: passing::Unsent,
     /// The state that must be decided before something may leave.
     wanted: Option<u64>,
     /// The decision that this replica has proposed something for.
@@ -174,6 +180,7 @@ impl Replica {
             lost: BTreeSet::new(),
             fenced: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
+            unsent: passing::Unsent::default(),
             wanted: None,
             proposed: None,
             wishes: wishes::Wishes::default(),
@@ -243,9 +250,9 @@ impl Replica {
             }
         }
         match message {
-            Message::Update { base, next, progress, ended, urgent, delta } => {
+            Message::Update { base, next, progress, ended, urgent, deltas } => {
                 let news = following::News { base, next, progress, ended, urgent };
-                self.take_update(out, from, news, delta);
+                self.take_update(out, from, news, deltas);
             }
             Message::Lead { head, term, ended } => {
                 self.take_lead(out, from, (&head, ended), term);
@@ -284,6 +291,7 @@ impl Replica {
             Timer::AnswersOverdue => self.send_again(out),
             Timer::AcknowledgementDue => self.acknowledge_now(out),
             Timer::WordOverdue => self.inquire(out),
+            Timer::UpdateDue => self.pass_on(out),
         }
     }
 

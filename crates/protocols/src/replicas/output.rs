@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use minicbor::bytes::ByteVec;
 use outlast_lineage::{EffectId, Epoch, NodeId, Time};
 
 use super::{Change, Choice, Message, Timer};
@@ -36,8 +37,8 @@ pub enum Output {
     Resume,
     /// Begin nothing new: this replica is no longer primary.
     Stop,
-    /// The state held goes on by this delta.
-    Apply(Vec<u8>),
+    /// The state held goes on by these deltas, oldest first.
+    Apply(Vec<ByteVec>),
     /// Keep a copy of the state held, under this term, for calls whose answers are still to come.
     Spare(Epoch),
     /// This state takes the place of the one held.

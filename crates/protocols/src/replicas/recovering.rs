@@ -33,6 +33,7 @@ impl Replica {
         if self.setup.mode == Mode::Active {
             return;
         }
+        self.pass_on(out);
         let held = self.is_further_than((head, false)).then(|| self.held());
         out.send(from, Message::RecoveryReply { leader: self.leader(), held });
     }

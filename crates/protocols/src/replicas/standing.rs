@@ -149,7 +149,7 @@ pub enum Change {
     /// The state went on, by whoever is primary; with what this replica itself did, if it is.
     #[n(2)]
     Extended {
-        /// The new state.
+        /// The new state. All between the one held and this one are of the same author and term.
         #[n(0)]
         point: Point,
         /// How many activities are complete.
@@ -215,7 +215,9 @@ impl Standing {
                 self.promised = self.promised.max(Some((*term, *node)));
             }
             Change::Extended { point, progress, ended, notes } => {
-                self.head.lineage.extend(point.author, point.epoch);
+                while self.head.lineage.number() < point.number {
+                    self.head.lineage.extend(point.author, point.epoch);
+                }
                 self.head.progress = *progress;
                 self.ended = *ended;
                 self.term = self.term.max(point.epoch);

@@ -1,4 +1,7 @@
-//! The coordinator: asks all, orders all, and ends when all have forgotten.
+//! The coordinator: hears from all, orders all, and ends when all have forgotten.
+//!
+//! Participants that know who coordinates say unasked that they are ready; only those that have not
+//! said so in time are asked.
 //!
 //! Invariants:
 //! - `Forget` is ordered only after every participant was ready, had forgotten already, or was
@@ -20,6 +23,8 @@ pub struct Coordinator {
     record: Option<Record>,
     /// Who has not given the answer that the stage waits for.
     awaited: BTreeSet<NodeId>,
+    /// Who was ready before this coordinator began.
+    early: BTreeSet<NodeId>,
 }
 
 /// Everything a coordinator may not forget. Each record replaces the one before.
@@ -102,7 +107,7 @@ pub enum Timer {
 impl Coordinator {
     /// A coordinator that has not begun. `patience` is after how long it asks again.
     pub fn new(patience: Duration) -> Self {
-        Self { patience, record: None, awaited: BTreeSet::new() }
+        Self { patience, record: None, awaited: BTreeSet::new(), early: BTreeSet::new() }
     }
 
     /// A coordinator in a new life, from the last record of its old one.
@@ -110,7 +115,7 @@ impl Coordinator {
         // Answers are not written down: everyone gives them again.
         let ended = record.stage == Stage::Ended;
         let awaited = if ended { BTreeSet::new() } else { record.participants.clone() };
-        Self { patience, record: Some(record), awaited }
+        Self { patience, record: Some(record), awaited, early: BTreeSet::new() }
     }
 
     /// Takes one input, and says what is to be done.
@@ -120,6 +125,10 @@ impl Coordinator {
             Input::Fenced(node) => self.fence(now, node),
             Input::Received { from, message } if self.is_participant(from) => {
                 self.receive(now, from, message)
+            }
+            Input::Received { from, message: Message::Prepared } if self.record.is_none() => {
+                self.early.insert(from);
+                Vec::new()
             }
             Input::Received { .. } => Vec::new(),
             Input::TimerFired(Timer::AnswersOverdue) => self.ask(now),
@@ -133,9 +142,11 @@ impl Coordinator {
         if self.record.is_some() {
             return Vec::new();
         }
-        self.awaited = participants.clone();
+        self.awaited = &participants - &std::mem::take(&mut self.early);
         let mut outputs = self.persist(Record { participants, stage: Stage::Begun });
-        outputs.extend(self.ask(now));
+        if !self.awaited.is_empty() {
+            outputs.push(self.answers_timer(now));
+        }
         outputs.extend(self.go_on(now));
         outputs
     }
@@ -199,10 +210,13 @@ impl Coordinator {
         let send = |to: &NodeId| Output::Send { to: *to, message };
         let mut outputs: Vec<Output> = self.awaited.iter().map(send).collect();
         if !outputs.is_empty() {
-            let at = now.after(self.patience);
-            outputs.push(Output::SetTimer { timer: Timer::AnswersOverdue, at });
+            outputs.push(self.answers_timer(now));
         }
         outputs
+    }
+
+    fn answers_timer(&self, now: Time) -> Output {
+        Output::SetTimer { timer: Timer::AnswersOverdue, at: now.after(self.patience) }
     }
 
     /// Tells the owner again what it may not have heard, and asks again.
@@ -242,6 +256,7 @@ impl Coordinator {
             assert!(self.awaited.is_empty(), "nobody is asked before the beginning");
             return;
         };
+        assert!(self.early.is_empty(), "whoever was early was counted at the beginning");
         assert!(self.awaited.is_subset(&record.participants), "only participants are awaited");
         let ended = record.stage == Stage::Ended;
         assert_eq!(ended, self.awaited.is_empty(), "it waits for someone until the end");

@@ -38,7 +38,10 @@ pub enum Record {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
     /// The owner needs nothing any more: all that it had to undo is undone.
-    Finished,
+    Finished {
+        /// Who is expected to coordinate, if that is another node: it is told unasked.
+        coordinator: Option<NodeId>,
+    },
     /// The owner's own coordinator found all ready.
     Committed,
     /// A message arrived.
@@ -98,7 +101,7 @@ impl Participant {
     /// Takes one input, and says what is to be done.
     pub fn step(&mut self, now: Time, input: Input) -> Vec<Output> {
         let outputs = match input {
-            Input::Finished => self.finish(now),
+            Input::Finished { coordinator } => self.finish(now, coordinator),
             Input::Committed => self.forget(),
             Input::Received { from, message } if self.peers.contains(&from) => {
                 self.receive(from, message)
@@ -111,12 +114,13 @@ impl Participant {
         outputs
     }
 
-    fn finish(&mut self, now: Time) -> Vec<Output> {
+    fn finish(&mut self, now: Time, coordinator: Option<NodeId>) -> Vec<Output> {
         if self.record.is_some() {
             return Vec::new();
         }
         let mut outputs = self.persist(Record::Ready);
-        let askers = std::mem::take(&mut self.askers);
+        let mut askers = std::mem::take(&mut self.askers);
+        askers.extend(coordinator.filter(|node| self.peers.contains(node)));
         outputs.extend(askers.into_iter().map(prepared));
         outputs.push(self.outcome_timer(now));
         outputs

@@ -55,17 +55,44 @@ mod coordinating {
     }
 
     #[test]
-    fn writes_down_that_it_began_before_it_asks() {
+    fn writes_down_that_it_began_and_asks_whoever_has_not_said_so_in_time() {
         let mut coordinator = Coordinator::new(PATIENCE);
+        let outputs = coordinator.step(NOW, Input::Begin(nodes(&[2, 3])));
+        assert_eq!(outputs, [persist(&[2, 3], Stage::Begun), timer()]);
+        assert_eq!(coordinator.step(NOW, Input::Begin(nodes(&[4]))), [], "it began already");
+        assert_eq!(receive(&mut coordinator, 2, Message::Prepared), []);
+        let outputs = coordinator.step(NOW, Input::TimerFired(Timer::AnswersOverdue));
+        assert_eq!(outputs, [send(3, Message::Prepare), timer()]);
+    }
+
+    #[test]
+    fn whoever_was_ready_before_the_beginning_is_not_asked() {
+        let mut coordinator = Coordinator::new(PATIENCE);
+        assert_eq!(receive(&mut coordinator, 2, Message::Prepared), []);
+        assert_eq!(receive(&mut coordinator, 2, Message::Prepared), [], "doubled");
+        assert_eq!(receive(&mut coordinator, 4, Message::Prepared), [], "a stranger");
+        assert_eq!(receive(&mut coordinator, 3, Message::Forgotten), [], "is not that");
+        let outputs = coordinator.step(NOW, Input::Begin(nodes(&[2, 3])));
+        assert_eq!(outputs, [persist(&[2, 3], Stage::Begun), timer()]);
+        let outputs = receive(&mut coordinator, 3, Message::Prepared);
+        assert_eq!(outputs[0], persist(&[2, 3], Stage::Committed));
+    }
+
+    #[test]
+    fn commits_at_once_if_all_were_ready_before_it_began() {
+        let mut coordinator = Coordinator::new(PATIENCE);
+        receive(&mut coordinator, 2, Message::Prepared);
+        receive(&mut coordinator, 3, Message::Prepared);
         let outputs = coordinator.step(NOW, Input::Begin(nodes(&[2, 3])));
         let expected = [
             persist(&[2, 3], Stage::Begun),
-            send(2, Message::Prepare),
-            send(3, Message::Prepare),
+            persist(&[2, 3], Stage::Committed),
+            Output::Committed,
+            send(2, Message::Forget),
+            send(3, Message::Forget),
             timer(),
         ];
         assert_eq!(outputs, expected);
-        assert_eq!(coordinator.step(NOW, Input::Begin(nodes(&[4]))), [], "it began already");
     }
 
     #[test]
@@ -203,9 +230,22 @@ mod participating {
         let mut participant = participant();
         assert_eq!(receive(&mut participant, Message::Prepare), []);
         let expected = [Output::Persist(Record::Ready), send(Message::Prepared), timer()];
-        assert_eq!(participant.step(NOW, Input::Finished), expected);
-        assert_eq!(participant.step(NOW, Input::Finished), []);
+        let finished = Input::Finished { coordinator: None };
+        assert_eq!(participant.step(NOW, finished.clone()), expected);
+        assert_eq!(participant.step(NOW, finished), []);
         assert_eq!(receive(&mut participant, Message::Prepare), [send(Message::Prepared)]);
+    }
+
+    #[test]
+    fn says_unasked_that_it_is_ready_once_to_whoever_coordinates() {
+        let finished = |node| Input::Finished { coordinator: Some(node) };
+        let expected = [Output::Persist(Record::Ready), send(Message::Prepared), timer()];
+        assert_eq!(participant().step(NOW, finished(COORDINATOR)), expected);
+        let mut asked = participant();
+        receive(&mut asked, Message::Prepare);
+        assert_eq!(asked.step(NOW, finished(COORDINATOR)), expected, "not twice");
+        let outputs = participant().step(NOW, finished(NodeId(99)));
+        assert_eq!(outputs, [Output::Persist(Record::Ready), timer()], "not to strangers");
     }
 
     #[test]

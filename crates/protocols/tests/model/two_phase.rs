@@ -17,6 +17,9 @@ const FENCED: &str = "everyone else has forgotten, one was lost for good";
 const DOUBTFUL: &str = "one has forgotten while another is in doubt";
 const LAWS: [&str; 3] = [NEEDED, PRUNED, SETTLES];
 
+/// A participant needs nothing any more, and knows who coordinates.
+const FINISHED: participant::Input =
+    participant::Input::Finished { coordinator: Some(NodeId(COORDINATOR as u64)) };
 const PATIENCE: Duration = Duration::from_millis(10);
 const COORDINATOR: usize = 0;
 
@@ -186,7 +189,7 @@ impl World {
         let mut state = state.clone();
         state.sent.clear();
         for node in 1..3 {
-            self.tell(&mut state, node, participant::Input::Finished, None);
+            self.tell(&mut state, node, FINISHED, None);
             if state.lost[node - 1] {
                 self.ask(&mut state, coordinator::Input::Fenced(id(node)), None);
             }
@@ -279,7 +282,7 @@ impl Model for World {
                 self.ask(&mut state, coordinator::Input::Begin(participants), cut);
             }
             Action::Finish(node, cut) => {
-                self.tell(&mut state, node, participant::Input::Finished, cut);
+                self.tell(&mut state, node, FINISHED, cut);
             }
             Action::Deliver(envelope, cut) => self.deliver(&mut state, envelope, cut),
             Action::Ring(node, cut) => self.ring(&mut state, node, cut),

@@ -82,7 +82,7 @@ impl Execution {
         author: Author,
         now: Time,
     ) -> (Self, Advance) {
-        let mut execution = Self::new(program, start, now);
+        let mut execution = Self::unstarted(program, start, now);
         let mut machine = Machine::new(&mut execution, program, author, now);
         machine.begin();
         let advance = machine.finish();
@@ -103,7 +103,9 @@ impl Execution {
         machine.finish()
     }
 
-    fn new(program: &Program, start: Start, now: Time) -> Self {
+    /// A run before its beginning: whoever only keeps it holds it like this, until it is told what
+    /// became of it.
+    pub fn unstarted(program: &Program, start: Start, now: Time) -> Self {
         let mut large = crate::execution::LargeValues::default();
         let input = large.intern(start.input);
         let plan = PlanId(Ticket { branch: BranchId::TRUNK, number: 0 });

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_protocols::replicas;
-use outlast_workflow::{Author, Execution, Start};
+use outlast_workflow::{Execution, Start};
 
 use super::super::definitions::Defined;
-use super::super::entry::{Entry, encode_state};
+use super::super::entry::Entry;
 use super::super::{Engine, Step, Work, sizes};
 use super::turn::Turn;
 use super::{Alarm, Begin, Custody, Envelope, Holding, Terms};
@@ -74,19 +74,15 @@ impl Engine {
         turn.send_to_all(others, &Envelope::Begin(Box::new(begin.clone())));
         let Begin { execution: id, name, input, salt, started, terms, parent, .. } = begin;
         let digest = sizes::digest_of(&input);
-        // Nobody goes on from this value unless this replica is to begin: then it is made anew.
         let depth = parent.map_or(0, |parent| parent.depth);
         let start = Start { id, input, salt, keep_plan: true, shared: true, depth };
-        let nobody = Author { node: self.options.node, epoch: outlast_lineage::Epoch(0) };
-        let (placeholder, _) = Execution::start(&defined.program, start, nobody, started);
-        let weight = encode_state(&placeholder).len();
+        let unstarted = Execution::unstarted(&defined.program, start, started);
         let holding = Holding::new(self.options.node, terms, salt, &self.options.times);
         let entry = Entry {
             name: name.map(String::into_boxed_str),
-            weight,
             held: true,
             custody: Some(Custody::Replica(Box::new(holding))),
-            ..Entry::new(defined, digest, parent, started, self.position, placeholder)
+            ..Entry::new(defined, digest, parent, started, self.position, unstarted)
         };
         self.roster.insert(id, entry);
         self.custodies.insert(id);
@@ -136,12 +132,18 @@ impl Engine {
         let mut unaware = self.others_of(&begin.terms);
         unaware.remove(&from);
         let position = self.hold(step, defined, begin, &BTreeSet::new());
-        self.holding(id).expect("it was just made").unaware = unaware;
+        let holding = self.holding(id).expect("it was just made");
+        holding.unaware = unaware;
+        let is_awaited = 0 < holding.copies_before_started();
         if self.gossip.draining {
             self.tell_to_retire(id, true);
         }
         let message = Envelope::HasBegun(id).encode();
-        step.order(Some(position), Action::Send { to: from, message });
+        let action = match is_awaited {
+            true => Action::Send { to: from, message },
+            false => Action::Mention { to: from, message },
+        };
+        step.order(Some(position), action);
     }
 
     /// What to say to whoever begins an execution that is known here. If it is held on other terms,

@@ -46,7 +46,11 @@ impl Engine {
                     turn.decisions.push((instance, record));
                 }
                 paxos::Output::Send { to, message } => {
-                    turn.send(to, &Envelope::Paxos(id, instance, message));
+                    let envelope = match self.is_for_holders(id, &message) {
+                        true => Envelope::PaxosOfHolders(id, instance, message),
+                        false => Envelope::Paxos(id, instance, message),
+                    };
+                    turn.send(to, &envelope);
                 }
                 paxos::Output::SetTimer { timer, at } => {
                     self.set_custody_alarm(id, Alarm::Paxos(instance, timer), at);
@@ -59,6 +63,30 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Whether only those who hold the proposed line may agree to it.
+    fn is_for_holders(&mut self, id: ExecutionId, message: &paxos::Message) -> bool {
+        let paxos::Message::Accept { value, .. } = message else { return false };
+        let (Some(holding), Some(choice)) = (self.holding(id), choice_of(value)) else {
+            return false;
+        };
+        holding.replica.needs_holders(&choice)
+    }
+
+    /// Whether this node holds the line that it is asked to agree to, or knows better. Otherwise it
+    /// says nothing: its proposer asks again when the line had time to arrive.
+    pub(super) fn may_agree(
+        &mut self,
+        id: ExecutionId,
+        instance: u32,
+        message: &paxos::Message,
+    ) -> bool {
+        let paxos::Message::Accept { value, .. } = message else { return true };
+        let (Some(holding), Some(choice)) = (self.holding(id), choice_of(value)) else {
+            return false;
+        };
+        instance < holding.replica.standing().decisions || holding.replica.holds(&choice)
     }
 
     /// A word on a decision came in.
@@ -116,8 +144,20 @@ impl Engine {
     /// All that this node did is kept or undone: it could forget.
     pub(super) fn settled(&mut self, step: &mut Step, id: ExecutionId, turn: &mut Turn) {
         self.close_remnants(id);
-        self.tell_participant(step, id, two_phase::participant::Input::Finished, turn);
+        // Whoever still has something to let go of says nothing until it is asked again.
+        let silent = self.keeps_something_back(id);
+        let coordinator = self.coordinator_of(id).filter(|node| *node != self.options.node);
+        let coordinator = coordinator.filter(|_| !silent);
+        let finished = two_phase::participant::Input::Finished { coordinator };
+        self.tell_participant(step, id, finished, turn);
         self.coordinate(step, id, turn);
+    }
+
+    /// The highest replica that is there: it sees to it that all forget.
+    fn coordinator_of(&mut self, id: ExecutionId) -> Option<NodeId> {
+        let gone = self.gone_members(id);
+        let members = &self.holding(id)?.terms.members;
+        members.iter().copied().filter(|node| !gone.contains(node)).max()
     }
 
     /// The highest replica that is there asks whether all can forget.
@@ -128,7 +168,7 @@ impl Engine {
         let Some(holding) = self.holding(id) else { return };
         let present = holding.terms.members.iter().copied().filter(|node| !gone.contains(node));
         let present: BTreeSet<NodeId> = present.collect();
-        let begun = holding.coordinator.is_some();
+        let begun = holding.coordinator.as_ref().is_some_and(|it| it.stage().is_some());
         if !holding.replica.standing().settled || begun || present.last() != Some(&me) {
             return;
         }
@@ -136,7 +176,7 @@ impl Engine {
             return;
         }
         let Some(holding) = self.holding(id) else { return };
-        holding.coordinator = Some(two_phase::Coordinator::new(patience));
+        holding.coordinator.get_or_insert_with(|| two_phase::Coordinator::new(patience));
         let others = present.into_iter().filter(|node| *node != me).collect();
         self.tell_coordinator(step, id, two_phase::coordinator::Input::Begin(others), turn);
     }
@@ -249,11 +289,28 @@ impl Engine {
                 self.tell_participant(step, id, input, &mut turn);
             }
             Message::Prepared | Message::Forgotten | Message::Inquire => {
+                if message == Message::Prepared {
+                    self.hear_ready(step, from, id, &mut turn);
+                }
                 let input = two_phase::coordinator::Input::Received { from, message };
                 self.tell_coordinator(step, id, input, &mut turn);
             }
         }
         self.finish_turn(step, id, turn);
+    }
+
+    /// Whoever could forget knows the decision; and it may say so before this node has begun to ask.
+    fn hear_ready(&mut self, step: &mut Step, from: NodeId, id: ExecutionId, turn: &mut Turn) {
+        let (me, patience) = (self.options.node, self.options.times.patience);
+        let Some(holding) = self.holding(id) else { return };
+        if from < me && holding.terms.members.contains(&from) {
+            holding.coordinator.get_or_insert_with(|| two_phase::Coordinator::new(patience));
+        }
+        let last = holding.replica.standing().decisions.checked_sub(1);
+        if let Some(instance) = last.filter(|last| holding.decisions.contains_key(last)) {
+            let input = paxos::Input::Received { from, message: paxos::Message::Learned };
+            self.tell_paxos(step, id, instance, input, turn);
+        }
     }
 
     /// All have forgotten: what is left is an ended execution like any other.

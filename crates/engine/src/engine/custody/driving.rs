@@ -12,7 +12,7 @@ use super::super::running::touches_parking;
 use super::super::{Engine, Step, Work};
 use super::turn::{Letter, Turn};
 use super::wire::value_of;
-use super::{Alarm, Custody, HeldBack, Holding, Passed, Word};
+use super::{Alarm, Custody, HeldBack, Holding, Passed, StateBytes, Word};
 use crate::record::Custodial;
 use crate::{Action, Condition, Position, RecordKind, Report, Subject};
 
@@ -81,7 +81,7 @@ impl Engine {
         }
         let Advance { delta, commands, happenings, effects } = advance;
         let passed = Passed { delta, happenings: happenings.clone() }.encode();
-        turn.passed = Some(passed.clone().into());
+        turn.passed.push(passed.clone().into());
         self.advanced(step, id, Payload::Delta(passed), effects, turn);
         turn.advanced = true;
         turn.happenings.extend(happenings);
@@ -216,13 +216,16 @@ impl Engine {
         }
     }
 
-    fn apply_passed(&mut self, id: ExecutionId, bytes: Vec<u8>, turn: &mut Turn) {
-        let passed = self.read.take().expect("a delta is read before a machine hears of it");
+    fn apply_passed(&mut self, id: ExecutionId, deltas: Vec<StateBytes>, turn: &mut Turn) {
+        let read = std::mem::take(&mut self.read);
+        assert_eq!(read.len(), deltas.len(), "deltas are read before a machine hears of them");
         self.forget_waits(id);
-        let entry = self.roster.known(id);
-        entry.execution_mut().apply(&passed.delta);
-        turn.happenings.extend(passed.happenings);
-        turn.passed = Some(bytes.into());
+        let execution = self.roster.known(id).execution_mut();
+        for passed in read {
+            execution.apply(&passed.delta);
+            turn.happenings.extend(passed.happenings);
+        }
+        turn.passed = deltas;
     }
 
     /// Whatever waited to leave or to be taken belongs to another line now.
@@ -288,14 +291,17 @@ impl Engine {
     fn record_turn(&mut self, step: &mut Step, id: ExecutionId, mut turn: Turn) -> Turn {
         let entry = self.roster.known(id);
         let started = turn.begun.then(|| entry.beginning(id));
-        let told = turn.passed.is_some();
+        let mut passed = std::mem::take(&mut turn.passed).into_iter();
+        let first = passed.next();
+        let told = first.is_some();
         let custodial = Custodial {
             execution: id,
             happenings: if told { Vec::new() } else { turn.happenings.clone() },
             started: started.flatten(),
             changes: std::mem::take(&mut turn.changes),
             adopted: turn.adopted.take(),
-            passed: turn.passed.take(),
+            passed: first,
+            passed_then: passed.collect(),
             decisions: std::mem::take(&mut turn.decisions),
             forgetting: turn.forgetting.take(),
             forgotten: turn.forgotten,

@@ -238,6 +238,8 @@ pub struct Times {
     pub election_wait: Duration,
     /// After how long something is asked for again.
     pub patience: Duration,
+    /// How long a quick execution's news for its backups is gathered, if nobody waits for it.
+    pub linger: Duration,
 }
 
 impl Default for Times {
@@ -248,6 +250,7 @@ impl Default for Times {
             stuck_after: Duration::from_secs(2),
             election_wait: Duration::from_millis(200),
             patience: Duration::from_millis(400),
+            linger: Duration::from_millis(10),
         }
     }
 }
@@ -271,5 +274,6 @@ fn setup(me: NodeId, terms: &Terms, times: &Times) -> replicas::Setup {
         budget: survival.budget,
         election_wait,
         patience: times.patience,
+        linger: times.linger,
     }
 }

@@ -76,6 +76,11 @@ impl Engine {
                     self.take_paxos(step, from, id, instance, message);
                 }
             }
+            Envelope::PaxosOfHolders(id, instance, message) => {
+                if self.knows(step, from, id) && self.may_agree(id, instance, &message) {
+                    self.take_paxos(step, from, id, instance, message);
+                }
+            }
             Envelope::Forgetting(id, message) => self.take_forgetting(step, from, id, message),
             Envelope::Event(carried) => self.take_carried(step, from, *carried),
             Envelope::EventsOffered(offered) => self.take_offer(step, from, &offered),
@@ -257,9 +262,12 @@ impl Engine {
         id: ExecutionId,
         message: &mut replicas::Message,
     ) -> bool {
-        if let replicas::Message::Update { delta, .. } = message {
-            self.read = Passed::decode(delta);
-            return self.read.is_some();
+        if let replicas::Message::Update { deltas, .. } = message {
+            let read: Option<Vec<Passed>> =
+                deltas.iter().map(|delta| Passed::decode(delta)).collect();
+            let can_read = read.is_some();
+            self.read = read.unwrap_or_default();
+            return can_read;
         }
         let Some(held) = message.held_mut() else { return true };
         let execution = minicbor::decode::<Execution>(&held.state);

@@ -171,7 +171,7 @@ impl Engine {
         {
             entry.hold_instead(execution, state.len(), &self.definitions);
         }
-        if let Some(passed) = custodial.passed.as_ref().and_then(|bytes| Passed::decode(bytes)) {
+        for passed in custodial.all_passed().filter_map(|bytes| Passed::decode(bytes)) {
             entry.execution_mut().apply(&passed.delta);
         }
         if let Some(Custody::Replica(holding)) = &mut entry.custody {

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId};
 use outlast_protocols::replicas::{self, Situation};
+use outlast_protocols::{paxos, two_phase};
 use outlast_workflow::{Command, Happening};
 
 use super::{Envelope, Forgetting, StateBytes};
@@ -23,8 +24,8 @@ pub(super) struct Turn {
     pub(super) changes: Vec<replicas::Change>,
     /// The state that took the place of the one held.
     pub(super) adopted: Option<StateBytes>,
-    /// What the state held went on by, in the form of `Passed`.
-    pub(super) passed: Option<StateBytes>,
+    /// What the state held went on by, in the form of `Passed`, oldest first.
+    pub(super) passed: Vec<StateBytes>,
     /// Lines that are kept apart, with their states.
     pub(super) remnants: Vec<(Epoch, StateBytes)>,
     pub(super) happenings: Vec<Happening>,
@@ -37,6 +38,8 @@ pub(super) struct Turn {
     pub(super) forgetting: Option<Forgetting>,
     /// Messages in their order.
     pub(super) letters: Vec<Letter>,
+    /// Who is told that this node could forget: that it knows the decision goes without saying.
+    pub(super) ready_for: Option<NodeId>,
     /// The last of them, to tell whether the next is the same.
     pub(super) last: Option<replicas::Message>,
     pub(super) situations: Vec<Situation>,
@@ -59,6 +62,11 @@ pub(super) struct Letter {
 impl Turn {
     /// Sends a message that is not between replicas' machines.
     pub(super) fn send(&mut self, to: NodeId, envelope: &Envelope) {
+        match envelope {
+            Envelope::Forgetting(_, two_phase::Message::Prepared) => self.ready_for = Some(to),
+            Envelope::Paxos(_, _, paxos::Message::Learned) if self.ready_for == Some(to) => return,
+            _ => {}
+        }
         self.last = None;
         let (early, awaited) = (!self.is_recorded(), envelope.is_awaited());
         self.letters.push(Letter { to, message: envelope.encode(), early, awaited });
@@ -90,7 +98,7 @@ impl Turn {
         self.begun
             || !self.changes.is_empty()
             || self.adopted.is_some()
-            || self.passed.is_some()
+            || !self.passed.is_empty()
             || !self.decisions.is_empty()
             || self.forgetting.is_some()
             || self.forgotten
@@ -100,7 +108,6 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use outlast_lineage::Point;
-    use outlast_protocols::two_phase;
 
     use super::*;
 
@@ -131,7 +138,7 @@ mod tests {
             progress: 1,
             ended: false,
             urgent: false,
-            delta,
+            deltas: vec![delta.into()],
         };
         turn.send_word(ID, NodeId(2), update);
         assert!(!turn.letters[0].early);

@@ -63,6 +63,9 @@ pub(in crate::engine) enum Envelope {
     /// Of the events that it was sent or offered, the sender has the first and wants the second.
     #[n(14)]
     EventsSorted(#[n(0)] Vec<u64>, #[n(1)] Vec<u64>),
+    /// As `Paxos`, but for those only who hold the line that it is about.
+    #[n(15)]
+    PaxosOfHolders(#[n(0)] ExecutionId, #[n(1)] u32, #[n(2)] paxos::Message),
 }
 
 /// An event on its way to another node.
@@ -136,7 +139,7 @@ impl Envelope {
     /// How many bytes it needs, about: growing by and by costs more than the rest of writing it.
     const fn bytes_usual(&self) -> usize {
         match self {
-            Self::Replica(_, replicas::Message::Update { delta, .. }) => 256 + delta.len(),
+            Self::Replica(_, replicas::Message::Update { deltas, .. }) => 256 + 512 * deltas.len(),
             Self::Heartbeat(..) => 32,
             _ => 128,
         }
@@ -166,7 +169,9 @@ impl Spoken {
         let envelope = Envelope::decode(message)?;
         let (shown, execution): (&dyn std::fmt::Debug, _) = match &envelope {
             Envelope::Replica(id, message) => (message, Some(*id)),
-            Envelope::Paxos(id, _, message) => (message, Some(*id)),
+            Envelope::Paxos(id, _, message) | Envelope::PaxosOfHolders(id, _, message) => {
+                (message, Some(*id))
+            }
             Envelope::Forgetting(id, message) => (message, Some(*id)),
             Envelope::Begin(begin) => (&envelope, Some(begin.execution)),
             Envelope::HasBegun(id) | Envelope::Unknown(id) => (&envelope, Some(*id)),

@@ -7,6 +7,7 @@ mod flow;
 mod mends;
 mod owner;
 mod paper;
+mod passing;
 mod provider;
 mod random;
 mod steps;

@@ -142,9 +142,11 @@ impl Owner {
                 }
             }
             Output::Stop => self.wanted.clear(),
-            Output::Apply(delta) => {
+            Output::Apply(deltas) => {
                 self.forget_waits();
-                self.disk.flow.apply(&delta);
+                for delta in deltas {
+                    self.disk.flow.apply(&delta);
+                }
                 self.name();
             }
             Output::Spare(line) => self.keep_remnant(line),

@@ -80,7 +80,10 @@ fn a_backup_takes_later_states_and_no_earlier_ones() {
     let mut backup = begun(setup(1, 3, 1));
     receive(&mut backup, 3, state(1, head(&[(3, 1, 1)], 0)));
     let news = update(Some(point(3, 1, 1)), point(3, 1, 2), 1);
-    assert!(receive(&mut backup, 3, news.clone()).contains(&Output::Apply(b"delta".to_vec())));
+    assert!(
+        receive(&mut backup, 3, news.clone())
+            .contains(&Output::Apply(vec![b"delta".to_vec().into()]))
+    );
     let outputs = receive(&mut backup, 3, news);
     assert!(!outputs.iter().any(|output| matches!(output, Output::Apply(_) | Output::Persist(_))));
     let gap = update(Some(point(3, 1, 3)), point(3, 1, 4), 3);
@@ -315,7 +318,10 @@ fn an_activity_costs_one_update_for_each_backup() {
         let settled = |world: &World| world.owners().all(|owner| owner.replica.standing().settled);
         assert!(world.run_until(20_000, settled));
         assert_eq!(world.sent["Update"], 2 * 10);
-        assert_eq!(world.sent["State"], 2, "the beginning is sent whole");
+        // The beginning is sent whole; and in this world, which reorders, the end to a replica that
+        // hears of the decision before the update.
+        let whole = world.sent["State"];
+        assert!(whole == 2 || (!acknowledge && whole <= 4), "{whole} whole states");
         let acknowledgements = world.sent["Ack"];
         assert!(if acknowledge { acknowledgements == 2 * 11 } else { acknowledgements <= 2 * 11 });
         let others = world

@@ -1,6 +1,8 @@
 //! Worlds under random faults: whatever happened, afterwards one run counts, and all the rest is
 //! undone.
 
+use std::time::Duration;
+
 use outlast_lineage::NodeId;
 
 use super::super::{Mode, Situation};
@@ -50,6 +52,7 @@ fn terms(dice: &mut Dice) -> Terms {
         plan: Plan { layers },
         work: [50, 400, 1500][dice.below(3) as usize],
         delay: [5, 30, 120][dice.below(3) as usize],
+        linger: Duration::from_millis([0, 10, 200, 2000][dice.below(4) as usize]),
     }
 }
 

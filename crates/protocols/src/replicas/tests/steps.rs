@@ -100,7 +100,14 @@ pub(super) fn line(runs: &[(u64, u64, u64)]) -> Lineage {
 
 /// An update by which an author goes on from a state to the next one.
 pub(super) fn update(base: Option<Point>, next: Point, progress: u64) -> Message {
-    Message::Update { base, next, progress, ended: false, urgent: false, delta: b"delta".to_vec() }
+    Message::Update {
+        base,
+        next,
+        progress,
+        ended: false,
+        urgent: false,
+        deltas: vec![b"delta".to_vec().into()],
+    }
 }
 
 /// The primary goes on.

@@ -8,7 +8,7 @@ use super::super::{
 };
 use super::steps::{
     NOW, advance, begun, decide, done, effect, elect, finish, fire, head, held, intended, key,
-    lead, line, point, receive, request, said_to, setup, state, written,
+    lead, line, lose, point, receive, request, said_to, setup, state, written,
 };
 
 /// A replica that executed two activities on a line of its own (states 1 to 3), and lost it to one
@@ -36,15 +36,43 @@ fn undone(replica: &mut Replica, effect: outlast_lineage::EffectId) -> Vec<Outpu
 /// 4.4: "When a primary has executed the last activity of the workflow, it initiates the
 /// termination"; "The agreement requires a majority of replicas to be operational."
 #[test]
-fn the_end_is_proposed_when_a_majority_has_it() {
+fn the_end_is_proposed_to_those_who_have_it_until_a_majority_does() {
     let mut primary = begun(setup(3, 3, 1));
-    let is_proposal = |output: &Output| matches!(output, Output::Propose { .. });
-    assert!(!finish(&mut primary, 1).iter().any(is_proposal));
-    let stored = Message::Ack { point: point(3, 1, 1), confirmed: None };
-    let outputs = receive(&mut primary, 2, stored.clone());
+    let outputs = finish(&mut primary, 1);
     let choice = Choice { lineage: line(&[(3, 1, 1)]), is_final: true };
-    assert_eq!(outputs, [Output::Propose { instance: 0, choice }]);
+    let proposal = Output::Propose { instance: 0, choice: choice.clone() };
+    assert_eq!(outputs.last(), Some(&proposal), "after the update that carries the end");
+    assert!(primary.needs_holders(&choice));
+    let stored = Message::Ack { point: point(3, 1, 1), confirmed: None };
     assert_eq!(receive(&mut primary, 2, stored), [], "it is proposed once");
+    assert!(!primary.needs_holders(&choice), "it survives its proposer");
+    let other = Choice { lineage: line(&[(2, 2, 1)]), is_final: true };
+    assert!(!primary.needs_holders(&other), "what consensus takes over from others is for all");
+}
+
+/// The same where acknowledgements count, and where too few can be reached.
+#[test]
+fn the_end_is_proposed_when_a_majority_has_it() {
+    let is_proposal = |output: &Output| matches!(output, Output::Propose { .. });
+    let mut acknowledging = begun(super::steps::acknowledging(3, 3));
+    assert!(!finish(&mut acknowledging, 1).iter().any(is_proposal));
+    let confirmed = Some((outlast_lineage::Epoch(1), outlast_lineage::NodeId(3)));
+    let stored = Message::Ack { point: point(3, 1, 1), confirmed };
+    assert!(receive(&mut acknowledging, 2, stored).iter().any(is_proposal));
+    let mut alone = begun(setup(3, 3, 1));
+    lose(&mut alone, 1);
+    lose(&mut alone, 2);
+    assert!(!finish(&mut alone, 1).iter().any(is_proposal));
+}
+
+/// Who holds a line may agree to it.
+#[test]
+fn a_replica_holds_what_its_state_goes_on_from() {
+    let mut backup = begun(setup(1, 3, 1));
+    receive(&mut backup, 3, state(1, head(&[(3, 1, 2)], 2)));
+    let choice = |runs| Choice { lineage: line(runs), is_final: true };
+    assert!(backup.holds(&choice(&[(3, 1, 2)])) && backup.holds(&choice(&[(3, 1, 1)])));
+    assert!(!backup.holds(&choice(&[(3, 1, 3)])) && !backup.holds(&choice(&[(2, 1, 1)])));
 }
 
 /// 4.4: "In the second phase, all replicas learn of the decided workflow execution".

@@ -56,6 +56,8 @@ pub(super) struct Terms {
     pub(super) work: u64,
     /// How long a message takes at most, in milliseconds.
     pub(super) delay: u64,
+    /// How long a primary gathers what it tells.
+    pub(super) linger: Duration,
 }
 
 impl Terms {
@@ -70,6 +72,7 @@ impl Terms {
             plan: Plan::sequence(activities, false),
             work: 100,
             delay: 10,
+            linger: Duration::ZERO,
         }
     }
 
@@ -83,6 +86,7 @@ impl Terms {
             budget: self.budget,
             election_wait: ELECTION_WAIT,
             patience: PATIENCE,
+            linger: self.linger,
         }
     }
 }
@@ -445,10 +449,19 @@ impl World {
             // A proposal that was sent may be taken up by others when its proposer is long gone.
             let heard = self.hears_majority(proposer)
                 || self.nodes().into_iter().any(|node| self.hears_majority(node));
-            if heard && !self.decided.contains_key(&instance) && self.dice.percent(40) {
+            let open = heard && !self.decided.contains_key(&instance);
+            if open && self.may_agree(proposer, &choice) && self.dice.percent(40) {
                 self.decided.insert(instance, choice);
             }
         }
+    }
+
+    /// Whether enough hold what is proposed, if that is asked for.
+    fn may_agree(&self, proposer: NodeId, choice: &Choice) -> bool {
+        let owner = self.seats[&proposer].owner.as_ref();
+        let holders = self.owners().filter(|owner| owner.replica.holds(choice)).count();
+        let needed = owner.is_some_and(|owner| owner.replica.needs_holders(choice));
+        !needed || self.nodes().len() / 2 < holders
     }
 
     fn spread_decisions(&mut self) {

@@ -1,0 +1,70 @@
+//! How a run that several nodes hold ends: what is proposed together with the end, and to whom.
+
+mod cluster;
+mod driver;
+
+use std::time::Duration;
+
+use cluster::{Cluster, Provider, kind, program_of};
+use driver::id;
+use outlast_engine::{Ask, Condition, Reply, Strategy, Survival, Which};
+
+const MOMENT: Duration = Duration::from_millis(5);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Three nodes with a run of one call, which is open at node 3.
+fn one_call() -> Cluster {
+    let program = program_of("one", &[("a", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 3));
+    cluster.run(Duration::from_millis(20));
+    cluster
+}
+
+fn answer(cluster: &mut Cluster) {
+    let call = cluster.call_of(3);
+    cluster.answer(3, call);
+}
+
+fn has_ended(cluster: &mut Cluster, node: u64) -> bool {
+    match cluster.node(node).ask(Ask::Show(Which::Id(id(1)))) {
+        Reply::Shown(detail) => detail.summary.condition == Condition::Completed,
+        other => panic!("shown, not {other:?}"),
+    }
+}
+
+#[test]
+fn the_end_and_its_proposal_take_one_exchange() {
+    let mut cluster = one_call();
+    answer(&mut cluster);
+    cluster.run(MOMENT);
+    assert!((1..=3).all(|node| has_ended(&mut cluster, node)));
+    assert_eq!(cluster.count(kind::PAXOS_OF_HOLDERS), 2, "one proposal to each of the others");
+}
+
+/// The update that carries the end is lost, the proposal is not: were it agreed to, the decided run
+/// would be on one disk alone.
+#[test]
+fn nobody_agrees_to_a_run_that_it_does_not_hold() {
+    let mut cluster = one_call();
+    cluster.mute = vec![(3, kind::REPLICA)];
+    answer(&mut cluster);
+    cluster.run(MOMENT);
+    assert_eq!(cluster.count(kind::PAXOS_OF_HOLDERS), 2, "it arrived");
+    assert!(!(1..=3).any(|node| has_ended(&mut cluster, node)));
+    cluster.mute.clear();
+    cluster.run(3 * SECOND);
+    assert!((1..=3).all(|node| has_ended(&mut cluster, node)));
+}
+
+/// The proposal is lost, the end is not.
+#[test]
+fn a_proposal_that_is_lost_is_made_again() {
+    let mut cluster = one_call();
+    cluster.mute = vec![(3, kind::PAXOS_OF_HOLDERS)];
+    answer(&mut cluster);
+    cluster.run(MOMENT);
+    assert!(!(1..=3).any(|node| has_ended(&mut cluster, node)));
+    cluster.run(3 * SECOND);
+    assert!((1..=3).all(|node| has_ended(&mut cluster, node)), "by then a majority has the end");
+}
