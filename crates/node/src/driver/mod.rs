@@ -16,6 +16,7 @@ mod calls;
 mod checkpoints;
 mod history;
 mod inbox;
+mod mentions;
 mod network;
 mod start;
 
@@ -41,6 +42,7 @@ use crate::transport::{Dropped, Sent, checked_addresses};
 use calls::Calls;
 use checkpoints::Checkpoints;
 use inbox::{Marks, Storage};
+use mentions::Mentions;
 use network::Arrived;
 
 /// How many steps a round takes before it looks at what has arrived meanwhile.
@@ -100,6 +102,8 @@ pub(crate) struct Driver {
     reports: broadcast::Sender<Arc<Report>>,
     /// The way to other nodes, if there are any.
     network: Option<Cluster>,
+    /// Messages to them that nobody waits for.
+    mentions: Mentions,
     /// Who waits for a reply.
     callers: BTreeMap<Caller, oneshot::Sender<Reply>>,
     /// Answers that came at once and are inputs of the next steps.
@@ -157,6 +161,11 @@ impl Driver {
             self.step(Input::AlarmRang);
         }
         self.work();
+        if self.mentions.are_due(now) || self.stopping {
+            for (to, message) in self.mentions.take_all() {
+                self.post(to, message);
+            }
+        }
         if let Some(max) = self.checkpoints.due(self.engine.position(), now) {
             self.step(Input::SnapshotWanted { max });
         }
@@ -171,7 +180,8 @@ impl Driver {
         if self.full && !self.records.is_empty() {
             return Some(FULL_PAUSE);
         }
-        let next = [self.alarm, self.checkpoints.next()].into_iter().flatten().min()?;
+        let next = [self.alarm, self.checkpoints.next(), self.mentions.due()];
+        let next = next.into_iter().flatten().min()?;
         Some(next.since(self.clock.now()))
     }
 
@@ -326,9 +336,8 @@ impl Driver {
             Action::Fetch(execution) => self.checkpoints.fetch(execution),
             Action::Forget(subject) => self.checkpoints.forget(subject),
             Action::Report(report) => self.report(report),
-            Action::Send { to, message } | Action::Mention { to, message } => {
-                self.send(to, message);
-            }
+            Action::Send { to, message } => self.send(to, message),
+            Action::Mention { to, message } => self.mentions.add(self.clock.now(), to, message),
             Action::Meet { node, addresses } => self.meet(node, addresses),
             Action::ShutOut(node) => self.shut_out(node),
             Action::Compile(definition) => {
@@ -369,8 +378,16 @@ impl Driver {
         }
     }
 
+    /// Sends, after what was only mentioned to the same node before.
+    fn send(&mut self, to: NodeId, message: Vec<u8>) {
+        for mentioned in self.mentions.take(to) {
+            self.post(to, mentioned);
+        }
+        self.post(to, message);
+    }
+
     /// Sends, or drops what cannot be sent: the engine repeats what matters.
-    fn send(&self, to: NodeId, message: Vec<u8>) {
+    fn post(&self, to: NodeId, message: Vec<u8>) {
         let Some(network) = &self.network else { return };
         let bytes = message.len();
         if network.transport().send(to, message.into()) == Sent::Dropped(Dropped::TooLarge) {

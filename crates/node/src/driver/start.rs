@@ -17,6 +17,7 @@ use super::calls::Calls;
 use super::checkpoints::Checkpoints;
 use super::history::History;
 use super::inbox::Inbox;
+use super::mentions::Mentions;
 use crate::clock::Clock;
 use crate::cluster::{self, ClusterError};
 use crate::configuration::Configuration;
@@ -151,6 +152,7 @@ pub(crate) fn start(
         history: Arc::clone(&history),
         reports,
         network: None,
+        mentions: Mentions::default(),
         callers: Default::default(),
         answers: Default::default(),
         records: Vec::new(),
