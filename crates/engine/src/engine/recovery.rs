@@ -271,7 +271,9 @@ impl Recovery<'_> {
                 self.open.remove(&remnant);
                 self.dangling.remove(&remnant);
                 self.engine.roster.remove(remnant);
-                self.engine.unsaved.clear(&Subject::Execution(remnant));
+                // Its snapshot may have outlived it: the next slice drops it from the store, before
+                // the journal is cut behind the records that it lacks.
+                self.engine.unsaved.mark(Subject::Execution(remnant), position);
             }
             RecordKind::Forgotten { execution, until } => {
                 self.dangling.remove(&execution);

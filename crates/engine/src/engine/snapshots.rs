@@ -149,7 +149,10 @@ impl Engine {
         for _ in 0..max {
             let Some((_, subject)) = self.unsaved.first() else { break };
             self.unsaved.clear(&subject);
-            let Some(content) = self.content_of(step, subject) else { continue };
+            let Some(content) = self.content_of(step, subject) else {
+                step.order(Some(self.position), Action::Forget(subject));
+                continue;
+            };
             if let Content::Execution { id, header } = &content
                 && header.is_over()
             {

@@ -88,7 +88,8 @@ impl Swarm {
             let mut world = World::new(scenario.options.clone(), plan);
             watcher.into_iter().for_each(|watcher| world.watch(watcher));
             let settled = |world: &World| {
-                checkers::nobody_holds_what_is_over(world).is_ok()
+                world.is_out()
+                    && checkers::nobody_holds_what_is_over(world).is_ok()
                     && checkers::net_effects_are_those_of_one_run(&calm, world).is_ok()
             };
             world.run_to_rest(&settled);

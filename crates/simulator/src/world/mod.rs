@@ -175,10 +175,15 @@ impl World {
     /// The same, and on until everything has ended that was started by something else.
     pub fn run_out(&mut self) {
         self.run();
+        while !self.is_out() && self.finding.is_none() && self.step() {}
+    }
+
+    /// Whether everything has ended, be it that nobody waits for it; who is down may have more to do.
+    pub fn is_out(&self) -> bool {
         let is_live = |machine: &Machine| {
-            machine.node.engine().is_some_and(|engine| 0 < engine.counters().live)
+            machine.node.engine().is_none_or(|engine| 0 < engine.counters().live)
         };
-        while self.machines.iter().any(is_live) && self.finding.is_none() && self.step() {}
+        !self.machines.iter().any(is_live)
     }
 
     /// The next thing occurs; says whether there was one and patience is not at an end.
