@@ -22,7 +22,8 @@ pub use command::{Command, EvaluationRequest};
 pub use effect_note::EffectNote;
 pub use event::{Answer, Author, Event, Resolution, Start, Ticket};
 pub use execution::{
-    Advance, Delta, Detached, Emitted, Execution, Parked, Status, TaskProgress, Withdrawal,
+    Advance, DATA_BYTES_MAX, Delta, Detached, Emitted, Execution, Parked, SHARED_DATA_BYTES_MAX,
+    Status, TaskProgress, Withdrawal,
 };
 pub use fault::{Fault, FaultKind};
 pub use history::{Happening, Outcome};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use outlast_expressions::Value;
 use outlast_lineage::{ExecutionId, Time};
 use outlast_workflow::{
-    Advance, Answer, Command, Event, Fault, FaultKind, Happening, Outcome, Ticket,
+    Advance, Answer, Command, Event, Fault, FaultKind, Happening, Outcome, SHARED_DATA_BYTES_MAX,
+    Ticket,
 };
 
 use super::certain::Before;
@@ -305,8 +306,11 @@ impl Engine {
             let limit = limits.value_bytes;
             return Some(format!("the value has {bytes} bytes; at most {limit} are accepted"));
         }
-        let limit = limits.execution_bytes;
+        let mut limit = limits.execution_bytes;
         let entry = self.roster.get_mut(id)?;
+        if entry.custody.is_some() {
+            limit = limit.min(SHARED_DATA_BYTES_MAX);
+        }
         if entry.weight.saturating_add(bytes) > limit {
             // The weight counts every record; only what is still held counts now.
             entry.weight = entry.state_bytes().map_or(entry.weight, |bytes| bytes.len());

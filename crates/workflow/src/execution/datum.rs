@@ -13,6 +13,14 @@ pub(crate) const LARGE: usize = 64 * 1024;
 /// born with, and the lists of loops, which stand in a frame that each iteration changes.
 const SHARED: usize = 1024;
 
+/// How much data one execution may hold in large values: with what one step adds it still fits into
+/// one record.
+pub const DATA_BYTES_MAX: usize = 24 * 1024 * 1024;
+
+/// The same where several nodes hold it: all of it, with what one step adds, must fit into one message
+/// between them (32 MiB).
+pub const SHARED_DATA_BYTES_MAX: usize = 14 * 1024 * 1024;
+
 /// A value in an execution.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) enum Datum {
@@ -45,6 +53,9 @@ pub(crate) struct LargeValues {
     after_sweep: u64,
     #[cbor(skip)]
     touch: LargeTouch,
+    /// How heavy each of them is, as far as that was asked.
+    #[cbor(skip)]
+    weights: BTreeMap<Digest, usize>,
 }
 
 /// What a step added to and took from the store.
@@ -91,6 +102,21 @@ impl LargeValues {
                 self.values.get(digest).expect("a datum names a value in the store").0.clone()
             }
         }
+    }
+
+    /// How heavy all of them are together.
+    pub(crate) fn bytes(&mut self) -> usize {
+        self.weights.retain(|digest, _| self.values.contains_key(digest));
+        for (digest, Large(value)) in &self.values {
+            let weigh = || value::weight(value, usize::MAX);
+            self.weights.entry(*digest).or_insert_with(weigh);
+        }
+        self.weights.values().sum()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
     }
 
     /// Whether enough has been added since the last sweep to make another one worth its cost.

@@ -246,7 +246,13 @@ impl Execution {
 
     /// The large values that anything names.
     pub(crate) fn named_large_values(&self) -> BTreeSet<Digest> {
+        self.named_beside(None)
+    }
+
+    /// The same, with a branch that is taken out.
+    pub(crate) fn named_beside(&self, branch: Option<&Branch>) -> BTreeSet<Digest> {
         let mut names = Names(BTreeSet::new());
+        branch.into_iter().for_each(|branch| names.branch(branch));
         names.datum(&self.input);
         let outbox = self.exchange.iter().flat_map(|exchange| exchange.outbox());
         outbox.for_each(|outgoing| names.datum(&outgoing.event));

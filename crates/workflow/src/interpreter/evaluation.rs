@@ -133,7 +133,9 @@ impl Machine<'_> {
         expression
             .filter
             .evaluate(&sight.input, &|name| self.binding(branch, expression, name, sight))
-            .map_err(|error| self.expression_fault(branch, expression, &error.message))
+            .map_err(|error| error.message)
+            .and_then(|value| self.bounded(value))
+            .map_err(|message| self.expression_fault(branch, expression, &message))
     }
 
     pub(super) fn evaluate_template_here(

@@ -5,6 +5,7 @@
 //! the branch can be left and taken up again, because it may have to be evaluated elsewhere.
 
 mod authorizing;
+mod bounding;
 mod calling;
 mod children;
 mod compensation;
@@ -233,8 +234,13 @@ impl<'a> Machine<'a> {
                     break Turn::Again;
                 }
                 fuel -= 1;
+                let held = self.execution.large.len();
                 match self.turn(&mut branch) {
-                    Turn::Again => {}
+                    Turn::Again if self.execution.large.len() <= held => {}
+                    Turn::Again => match self.bound_data(&mut branch) {
+                        Turn::Again => {}
+                        turn => break turn,
+                    },
                     turn => break turn,
                 }
             };
