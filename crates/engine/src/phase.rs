@@ -12,6 +12,9 @@ pub enum Phase {
     Paused,
     /// It follows nobody, and too few nodes can be reached to lead.
     WithoutVotes,
+    /// It leads or has a complete run, and what comes next waits until a majority knows of it, which
+    /// cannot be reached.
+    WithoutMajority,
     /// The run it holds is complete; consensus has to decide which run counts.
     Agreeing,
     /// A run was decided on: what is not part of it is being undone.
@@ -28,6 +31,7 @@ impl Phase {
             Self::Following => "following",
             Self::Paused => "paused",
             Self::WithoutVotes => "without-votes",
+            Self::WithoutMajority => "without-majority",
             Self::Agreeing => "agreeing",
             Self::Compensating => "compensating",
             Self::Forgetting => "forgetting",
@@ -43,6 +47,10 @@ impl Phase {
             ),
             Self::WithoutVotes => Some(
                 "too few of its nodes can be reached to go on; it goes on by itself when enough can",
+            ),
+            Self::WithoutMajority => Some(
+                "what comes next waits until a majority of its nodes knows of it, and too few can be \
+                 reached; it goes on by itself when enough can",
             ),
             _ => None,
         }

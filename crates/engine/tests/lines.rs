@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::{id, service_of};
-use outlast_engine::{Action, Ask, Input, ParkedFilter, Reply, Strategy, Subject, Survival, Which};
+use outlast_engine::{
+    Action, Ask, Input, ParkedFilter, Phase, Reply, Strategy, Subject, Survival, Which,
+};
 use outlast_lineage::ExecutionId;
 use outlast_workflow::{Request, Resolution, Ticket};
 
@@ -32,6 +34,40 @@ fn a_call_that_waits_for_a_decision_asks_for_it_once() {
     assert_eq!(cluster.open(3), [""; 0], "nobody else has its intent");
     cluster.heal();
     assert_eq!(names(&cluster.run_answering(SECOND)), [(3, "pay")]);
+}
+
+/// What a node does for an execution, as it tells people, and how many it says stand still.
+fn told(cluster: &mut Cluster, node: u64) -> (Phase, u64) {
+    let shown = cluster.node(node).show(id(1)).summary.holders.expect("several nodes hold it");
+    match cluster.node(node).ask(Ask::Standing) {
+        Reply::Standing(standing) => (shown.phase, standing.stalled),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A primary whose calls wait for a majority that it cannot reach stands still, and says so.
+#[test]
+fn a_primary_without_a_majority_says_that_it_waits_for_one() {
+    let passive = Survival::new(Strategy::Passive, 3);
+    for (provider, survival) in [(Provider::Keyed, passive), (Provider::Pivot, survival())] {
+        let program = program_of("ab", &[("a", Provider::Keyed), ("b", provider)]);
+        let mut cluster = Cluster::new(3, &program);
+        cluster.start(&program, id(1), survival);
+        cluster.run(SECOND);
+        assert_eq!(told(&mut cluster, 3), (Phase::Leading, 0));
+        let a = cluster.call_of(3);
+        // The others are down, so that nobody else goes on.
+        cluster.kill(1);
+        cluster.kill(2);
+        cluster.answer(3, a);
+        cluster.run(2 * SECOND);
+        assert_eq!(cluster.open(3), [""; 0]);
+        assert_eq!(told(&mut cluster, 3), (Phase::WithoutMajority, 1));
+        cluster.revive(2);
+        cluster.run(2 * SECOND);
+        assert_eq!(cluster.open(3), ["b"], "it goes on by itself");
+        assert_eq!(told(&mut cluster, 3), (Phase::Leading, 0));
+    }
 }
 
 /// Node 3 is cut off while it calls `b`; node 2 goes on, does all of it, and the line of node 3 is

@@ -108,6 +108,14 @@ fn any_node_takes_any_command() {
     assert_eq!(start(second, &nap, &["--name", "alone"]), alone);
     let history = second.ask("GET", &format!("/v1/executions/{alone}/history"), &Json::Null);
     assert_eq!(history.0, 200, "{history:?}");
+    for node in &cluster.nodes {
+        until("its history is told from the beginning", || {
+            let told = node.command(&["history", &shared]).output().unwrap();
+            let told = String::from_utf8_lossy(&told.stdout).into_owned();
+            let begins = told.lines().next().is_some_and(|line| line.ends_with("  started"));
+            begins && told.contains("task started")
+        });
+    }
     until("the leader is known everywhere", || {
         let shown = first.said(&["show", &shared, "--json"]);
         shown["leader"] == third.id.as_str()

@@ -211,8 +211,8 @@ impl Engine {
         let led =
             ids.iter().filter_map(|id| self.roster.get(*id)).filter(|it| leads(it) == Some(me));
         let led = led.count() as u64;
-        let stalled = self.phases().filter(|(_, phase)| phase.why_it_waits().is_some());
-        let stalled = stalled.count() as u64;
+        let held = ids.iter().filter_map(|id| self.roster.get(*id)?.holders());
+        let stalled = held.filter(|held| held.phase.why_it_waits().is_some()).count() as u64;
         let alone = self.live_alone(&ids);
         let membership = self.gossip.membership.as_ref();
         let members = self.peers.all().map(|node| {

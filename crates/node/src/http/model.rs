@@ -108,7 +108,7 @@ struct Facts {
     #[serde(skip_serializing_if = "Option::is_none")]
     leader: Option<String>,
     /// What the node that answers does for it, if several hold it: leading, following, paused,
-    /// without-votes, agreeing, compensating or forgetting.
+    /// without-votes, without-majority, agreeing, compensating or forgetting.
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<&'static str>,
     /// Why that node stands still with it, and what makes it go on, if it does.

@@ -119,6 +119,13 @@ impl Replica {
         stored.get(self.setup.quorum() - 1).copied().unwrap_or(0)
     }
 
+    /// Whether a majority of the replicas can be reached, this one included.
+    pub fn reaches_majority(&self) -> bool {
+        let away = |peer: &NodeId| self.lost.contains(peer) || self.fenced.contains(peer);
+        let there = self.setup.members.iter().filter(|peer| !away(peer)).count();
+        self.setup.quorum() <= there
+    }
+
     /// Whether a call that was intended in a state of this line may leave now.
     pub fn may_leave(&self, number: u64) -> bool {
         if self.leads().is_none() {

@@ -267,7 +267,11 @@ impl World {
                 Phase::Agreeing => self.saw(Situation::CrashInAgreement),
                 Phase::Compensating => self.saw(Situation::CrashInCompensation),
                 Phase::Forgetting => self.saw(Situation::CrashInForgetting),
-                Phase::Leading | Phase::Following | Phase::Paused | Phase::WithoutVotes => {}
+                Phase::Leading
+                | Phase::Following
+                | Phase::Paused
+                | Phase::WithoutVotes
+                | Phase::WithoutMajority => {}
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_lineage::{Digester, EffectId, Epoch, ExecutionId, OperationKey, Time};
 use outlast_protocols::replicas::Input;
-use outlast_workflow::{Author, Event, Execution, Ticket};
+use outlast_workflow::{Author, Event, Execution, Happening, Start, Ticket};
 
 use super::super::entry::Entry;
 use super::super::running::is_nothing;
@@ -119,6 +119,25 @@ impl Engine {
         let execution = minicbor::decode(&state).expect("a state is looked at before it is taken");
         entry.hold_instead(execution, state.len(), &self.definitions);
         turn.adopted = Some(state.into());
+        turn.happenings.extend(self.told_of_beginning(id));
+    }
+
+    /// What happened before the first state. It comes as a whole, without what led to it, which follows
+    /// from how it began.
+    fn told_of_beginning(&mut self, id: ExecutionId) -> Vec<Happening> {
+        let entry = self.roster.known(id);
+        let Some(Custody::Replica(holding)) = &entry.custody else { return Vec::new() };
+        let lineage = &holding.replica.head().lineage;
+        let Some(point) = lineage.head().filter(|point| point.number == 1) else {
+            return Vec::new();
+        };
+        let execution = entry.execution();
+        let (input, salt) = (execution.input(), *execution.salt());
+        let depth = entry.parent.as_deref().map_or(0, |parent| parent.depth);
+        let start = Start { id, input, salt, keep_plan: true, shared: true, depth };
+        let author = Author { node: point.author, epoch: point.epoch };
+        let began = execution.started_at();
+        Execution::start(&entry.defined.program, start, author, began).1.happenings
     }
 
     /// Keeps a line that was lost, or goes on without what is in the air on it, as the record at a

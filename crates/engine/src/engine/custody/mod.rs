@@ -197,6 +197,19 @@ impl Holding {
         }
     }
 
+    /// The same for people: also whether it stands still because it reaches too few others.
+    pub(super) fn shown_phase(&self) -> Phase {
+        let waits = match self.phase() {
+            Phase::Leading => !self.held.is_empty(),
+            Phase::Agreeing => true,
+            _ => false,
+        };
+        if waits && !self.replica.reaches_majority() {
+            return Phase::WithoutMajority;
+        }
+        self.phase()
+    }
+
     /// Whether so many others hold it that its starter may hear that it is started. Whoever knows
     /// how it ended need not ask.
     fn is_copied(&self) -> bool {

@@ -274,7 +274,7 @@ impl Entry {
     pub(in crate::engine) fn holders(&self) -> Option<Holders> {
         let Some(Custody::Replica(holding)) = &self.custody else { return None };
         let (members, leader) = (holding.terms.members.clone(), holding.replica.leader());
-        Some(Holders { members, leader, phase: holding.phase() })
+        Some(Holders { members, leader, phase: holding.shown_phase() })
     }
 
     /// Whether it has not ended.
