@@ -38,7 +38,13 @@ impl ClusterArguments {
             let message = format!("{wrong}: expected an address such as node.example:7181");
             return Err(Failure::usage(message).into());
         }
-        let Some(token) = &self.token else { return Ok(()) };
+        // A variable that is set to nothing says nothing.
+        let Some(token) = self.token.as_ref().filter(|token| !token.trim().is_empty()) else {
+            return match self.join.is_empty() {
+                true => Ok(()),
+                false => Err(Failure::usage("--join: give a token, too").into()),
+            };
+        };
         let token: JoinToken =
             token.parse().map_err(|error| Failure::usage(format!("--token: {error}")))?;
         let (lock, meta) = prepared(directory)?;

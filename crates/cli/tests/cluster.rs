@@ -140,6 +140,18 @@ fn founded() -> (TempDir, PathBuf) {
 }
 
 #[test]
+fn a_join_token_that_is_set_to_nothing_says_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start_joining(&folder.path().join("a"), "");
+    assert!(!node.id().is_empty());
+    let mut joining = outlast(&["node", "--join", "127.0.0.1:1", "--data"]);
+    let refused = joining.arg(folder.path().join("b")).env("OUTLAST_JOIN_TOKEN", "").output();
+    let refused = refused.unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(text(&refused.stderr).contains("give a token"), "{refused:?}");
+}
+
+#[test]
 fn a_second_node_joins_and_both_know_where_the_other_is() {
     let (directory, data) = founded();
     let first = Node::start(&data, &[]);

@@ -45,6 +45,38 @@ fn a_recorded_world_is_replayed_and_a_changed_one_is_noticed() {
     assert!(text(&other.stderr).contains("is not the one that was recorded"));
 }
 
+/// A flow that runs another one, in a folder.
+fn around_inner(folder: &std::path::Path) -> [String; 2] {
+    let document = |name: &str, task: &str| {
+        let path = folder.join(format!("{name}.yaml"));
+        let head = format!("dsl: '1.0.3', namespace: demo, name: {name}, version: '1.0.0'");
+        let text = format!("document: {{ {head} }}\ndo:\n  - it: {task}\n");
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let runs = "{ run: { workflow: { namespace: demo, name: inner, version: latest } } }";
+    let calls = "{ call: http, with: { method: post, endpoint: 'http://world.example/ok/b' } }";
+    [document("around", runs), document("inner", calls)]
+}
+
+#[test]
+fn what_a_given_flow_runs_is_given_too_and_recorded_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let [around, inner] = around_inner(folder.path());
+    let alone = simulate(&[&around, "--runs", "1"]);
+    assert_eq!(alone.status.code(), Some(2));
+    let told = text(&alone.stderr);
+    assert!(told.contains("it runs demo/inner:latest: give that document with --define"), "{told}");
+    let file = folder.path().join("run.txt");
+    let path = file.to_str().unwrap();
+    let words = [&around, "--define", &inner, "--runs", "2", "--nodes", "3", "--record", path];
+    let output = simulate(&words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let again = simulate(&["--replay", path]);
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    assert!(text(&again.stdout).contains("POST ok/b"), "{}", text(&again.stdout));
+}
+
 #[test]
 fn the_same_seed_prints_the_same_trace() {
     let words = ["--seed", "11", "--runs", "1", "--trace"];

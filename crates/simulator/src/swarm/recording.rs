@@ -3,15 +3,17 @@
 //! The text has a line for each option, `key value`; lines that begin with `#` are for people. Each
 //! `event` is one input: when, at which node and shard, of which kind, and the digests of the input and
 //! of what the engine wanted done. If the flow does not come with the simulator, its text follows after
-//! a line `---`.
+//! a line `---`, and then, as in a bundle, the texts of the workflows that it runs.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_engine::{Strategy, Survival};
 use outlast_expressions::{Value, value};
 use outlast_languages::openworkflow;
+use outlast_workflow::program::bundle;
 
 use super::{Scenario, Workload};
 use crate::WorldOptions;
@@ -74,7 +76,7 @@ impl Recording {
         self.run.iter().for_each(|event| line("event", event));
         if let Some(flow) = &self.flow {
             line("input", &value::to_text(&flow.input));
-            write!(text, "---\n{}", flow.text).expect("writing to memory does not fail");
+            write!(text, "---\n{}", documents_of(flow)).expect("writing to memory does not fail");
         }
         text
     }
@@ -173,12 +175,31 @@ impl Reader {
         survival.budget = self.budget;
         recording.scenario.survival = survival;
         if let Some(text) = document {
-            let program = openworkflow::compile(text)
-                .map_err(|_| RecordingError("the flow of the recording is rejected".to_owned()))?;
-            recording.flow = Some(Workload::new(program, text, self.input));
+            recording.flow = Some(flow_of(text, self.input)?);
         }
         Ok(recording)
     }
+}
+
+/// The texts of a flow and of all that comes with it, as one.
+fn documents_of(flow: &Workload) -> String {
+    let others = flow.others.iter().map(|(program, text)| {
+        let name = bundle::reference(&program.namespace, &program.name, &program.version);
+        (vec![name], text.as_ref())
+    });
+    bundle::join(&flow.text, others)
+}
+
+/// The flow of such a text.
+fn flow_of(text: &str, input: Value) -> Result<Workload, RecordingError> {
+    let compiled = |text: &str| {
+        openworkflow::compile(text)
+            .map_err(|_| RecordingError("the flow of the recording is rejected".to_owned()))
+    };
+    let (text, others) = bundle::split(text);
+    let others = others.into_iter().map(|(_, text)| Ok((compiled(text)?, Arc::from(text))));
+    let others = others.collect::<Result<Vec<_>, RecordingError>>()?;
+    Ok(Workload { others, ..Workload::new(compiled(text)?, text, input) })
 }
 
 fn parse<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
@@ -209,6 +230,22 @@ mod tests {
             let text = recording.to_text();
             assert_eq!(text.parse::<Recording>().unwrap().to_text(), text);
         }
+    }
+
+    #[test]
+    fn carries_what_its_flow_runs() {
+        let flows = Workload::built_in();
+        let tour = flows.iter().find(|flow| flow.name == "tour").unwrap();
+        let scenario = Scenario::draw(1, &Wanted::default(), std::slice::from_ref(tour));
+        let recording = Recording { scenario, flow: Some(tour.clone()), run: Vec::new() };
+        let read: Recording = recording.to_text().parse().unwrap();
+        let flow = read.flow.unwrap();
+        assert_eq!(flow.text, tour.text);
+        assert_eq!(flow.others.len(), 1);
+        assert_eq!(
+            (flow.others[0].0.name.as_str(), &flow.others[0].1),
+            ("stay", &tour.others[0].1)
+        );
     }
 
     #[test]

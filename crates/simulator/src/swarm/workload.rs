@@ -8,6 +8,7 @@ use outlast_expressions::{Value, value};
 use outlast_languages::openworkflow;
 use outlast_lineage::ExecutionId;
 use outlast_workflow::Program;
+use outlast_workflow::program::bundle;
 
 use crate::{Plan, StartPlan};
 
@@ -67,6 +68,20 @@ impl Workload {
             listens: false,
             wave: 0,
         }
+    }
+
+    /// A workflow that it runs, or that is run by what it runs, and that is not there.
+    pub fn missing(&self) -> Option<String> {
+        let find = |namespace: &str, name: &str, version: &str| {
+            let fits = |program: &&Arc<Program>| {
+                let named = program.namespace == namespace && program.name == name;
+                named && (version == "latest" || program.version == version)
+            };
+            let all = std::iter::once(&self.program).chain(self.others.iter().map(|(it, _)| it));
+            let found = all.into_iter().find(fits).cloned();
+            found.ok_or_else(|| bundle::reference(namespace, name, version))
+        };
+        bundle::gather(&self.program, find).err()
     }
 
     /// The flows that come with the simulator, each also for services that know no keys.

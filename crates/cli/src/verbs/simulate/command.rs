@@ -9,6 +9,8 @@ use super::Arguments;
 pub(super) fn that_replays(arguments: &Arguments, scenario: &Scenario) -> String {
     let mut words = vec!["outlast simulate".to_owned()];
     words.extend(arguments.flow.iter().map(|flow| quoted(&flow.display().to_string())));
+    let others = arguments.definitions.iter().map(|flow| quoted(&flow.display().to_string()));
+    words.extend(others.map(|flow| format!("--define {flow}")));
     words.extend(arguments.input.iter().map(|input| format!("--input {}", quoted(input))));
     let survival = &scenario.survival;
     words.push(format!("--seed {} --runs 1", scenario.options.seed));

@@ -39,6 +39,9 @@ pub(crate) struct Arguments {
     /// What every execution is given: JSON, or @FILE
     #[arg(long, value_name = "JSON")]
     input: Option<String>,
+    /// Another document whose workflow this one runs; may be given several times
+    #[arg(long = "define", value_name = "FLOW", requires = "flow")]
+    definitions: Vec<PathBuf>,
     /// How many nodes [default: drawn, one to five]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=64))]
     nodes: Option<u8>,
@@ -136,13 +139,25 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 /// The flows to draw from, or what ends the command because the given one is rejected.
 fn flows(arguments: &Arguments) -> anyhow::Result<Result<Vec<Workload>, Exit>> {
     let Some(path) = &arguments.flow else { return Ok(Ok(Workload::built_in())) };
-    let document = Document::read(path)?;
-    let problems = document.problems(std::io::stderr().is_terminal());
-    eprint!("{problems}");
-    let Some(program) = document.report.program.clone() else {
-        return Ok(Err(Exit::BadDocument));
-    };
-    Ok(Ok(vec![Workload::new(program, &document.text, given(arguments)?)]))
+    let mut documents = Vec::new();
+    for path in std::iter::once(path).chain(&arguments.definitions) {
+        let document = Document::read(path)?;
+        eprint!("{}", document.problems(std::io::stderr().is_terminal()));
+        let Some(program) = document.report.program.clone() else {
+            return Ok(Err(Exit::BadDocument));
+        };
+        documents.push((program, document.text));
+    }
+    let (program, text) = documents.remove(0);
+    let others = documents.into_iter().map(|(program, text)| (program, text.into())).collect();
+    let flow = Workload { others, ..Workload::new(program, &text, given(arguments)?) };
+    match flow.missing() {
+        None => Ok(Ok(vec![flow])),
+        Some(missing) => {
+            let problem = format!("it runs {missing}: give that document with --define");
+            Err(Failure::usage(format!("{}: {problem}", path.display())).into())
+        }
+    }
 }
 
 fn given(arguments: &Arguments) -> anyhow::Result<Value> {
