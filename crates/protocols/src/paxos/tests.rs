@@ -147,6 +147,8 @@ fn takes_over_the_value_of_the_highest_accepted_ballot() {
     assert_eq!(outputs[1], send(2, accept(3, 1, "b")));
 }
 
+/// Seed 0, 4.4: "If a majority of replicas accept the proposal, it is guaranteed that all replicas will
+/// eventually accept the proposal. Thus, a majority can decide".
 #[test]
 fn decides_once_a_quorum_has_accepted() {
     let mut paxos = accepting();
@@ -283,6 +285,8 @@ fn a_lost_message_is_made_good_by_the_next_round() {
     assert_eq!(outputs, expected);
 }
 
+/// Seed 0, 4.4: "the proposer repeatedly sends the decided final execution state to all replicas until
+/// all replicas have acknowledged the reception." Here: its name; who lacks the state asks for it.
 #[test]
 fn a_lost_decision_is_sent_until_it_is_acknowledged() {
     let mut paxos = decider();

@@ -95,6 +95,8 @@ mod coordinating {
         assert_eq!(outputs, expected);
     }
 
+    /// Seed 0, 4.4: "When all replicas agree to be ready to forget, i.e., when the replicas have
+    /// finished the second phase, the forgetting is committed."
     #[test]
     fn commits_when_all_are_ready_and_ends_when_all_have_forgotten() {
         let mut coordinator = begun();
@@ -236,6 +238,8 @@ mod participating {
         assert_eq!(receive(&mut participant, Message::Prepare), [send(Message::Prepared)]);
     }
 
+    /// Seed 0, 4.4: "Upon receiving such a commit, the replicas write an (end, eS.sID) record to the
+    /// execution history and remove all data from volatile memory."
     #[test]
     fn says_unasked_that_it_is_ready_once_to_whoever_coordinates() {
         let finished = |node| Input::Finished { coordinator: Some(node) };

@@ -15,8 +15,9 @@ use std::collections::BTreeSet;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Explores a world whole, and requires every law and every situation named.
-fn holds<World>(world: World, laws: &[&'static str], situations: &[&'static str])
+/// Explores a world whole, and requires every law and every situation named, and that it has as many
+/// states as the protocol's page says: a world that shrinks by accident proves less.
+fn holds<World>(world: World, states: usize, laws: &[&'static str], situations: &[&'static str])
 where
     World: Model + Send + Sync + 'static,
     World::State: std::hash::Hash + Send + Sync + std::fmt::Debug + Clone + PartialEq,
@@ -31,6 +32,7 @@ where
     for situation in situations {
         checker.assert_any_discovery(situation);
     }
+    assert_eq!(checker.unique_state_count(), states, "states; the page has a table of them");
 }
 
 /// Explores a world in which something is broken until a law notices, and requires that it does.

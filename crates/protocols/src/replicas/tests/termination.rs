@@ -100,7 +100,8 @@ fn everyone_is_asked_about_what_is_to_be_undone() {
 }
 
 /// 4.4: "A replica can only compensate the activity after all replicas replied with an ALLOW
-/// message", in reverse order (section 2), and each once.
+/// message", in reverse order (section 2), and each once: 4.1, "The Compensation Unit filters
+/// duplicate compensation requests based on the eS_prod.ID."
 #[test]
 fn effects_are_undone_newest_first_once_everyone_allows() {
     let (mut loser, _) = loser(setup(3, 3, 1), false);
