@@ -42,7 +42,7 @@ fn a_restart_opens_nothing_of_it_again() {
         assert!(world.open.is_empty(), "{:?}", world.open);
         assert!(world.execution.parked().is_empty());
         world.happen(Event::RetryRequested);
-        while world.execution.parked().first().is_some() {
+        while !world.execution.parked().is_empty() {
             world.resolve_truthfully();
         }
         assert!(matches!(world.run(), Outcome::Completed(_) | Outcome::Faulted(_)));
