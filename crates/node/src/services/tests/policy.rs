@@ -59,18 +59,19 @@ async fn the_network_around_is_denied_by_default() {
     let caller = caller(|options| {
         options.hosts = hosts(&[("inner.test", "10.0.0.1"), ("wire.test", "fe80::1")]);
     });
-    for (host, setting) in [
-        ("inner.test", "allow_private"),
-        ("192.168.0.1", "allow_private"),
-        ("[fd00::1]", "allow_private"),
-        ("wire.test", "allow_link_local"),
-        ("169.254.169.254", "allow_link_local"),
-        ("0.0.0.0", "`allow`"),
-        ("[::]", "`allow`"),
+    for (host, option) in [
+        ("inner.test", "`--allow-private` or `--allow 10.0.0.1`"),
+        ("192.168.0.1", "`--allow-private`"),
+        ("[fd00::1]", "`--allow-private`"),
+        ("wire.test", "need `--allow fe80::1`"),
+        ("169.254.169.254", "need `--allow 169.254.169.254`"),
+        ("0.0.0.0", "need `--allow 0.0.0.0`"),
+        ("[::]", "need `--allow "),
     ] {
         let fault = failed(caller.call(get(&format!("http://{host}/")), &NoSecrets).await);
         assert!(fault.is(FaultKind::Authorization), "{host}: {fault:?}");
-        assert!(fault.detail.unwrap().contains(setting), "{host}");
+        let detail = fault.detail.unwrap();
+        assert!(detail.contains(option), "{host}: {detail}");
     }
 }
 
