@@ -325,12 +325,12 @@ const QUIET: World = World { crashes: 0, losses: 0, broken: None };
 
 #[test]
 fn nobody_forgets_too_early_when_nodes_crash() {
-    holds(World { crashes: 3, ..QUIET }, 2_407, &LAWS, &[ENDED, DOUBTFUL]);
+    holds(World { crashes: 3, ..QUIET }, 9_014, &LAWS, &[ENDED, DOUBTFUL]);
 }
 
 #[test]
 fn one_that_is_lost_for_good_does_not_hold_up_the_others() {
-    holds(World { crashes: 2, losses: 1, ..QUIET }, 10_024, &LAWS, &[ENDED, FENCED, DOUBTFUL]);
+    holds(World { crashes: 2, losses: 1, ..QUIET }, 35_703, &LAWS, &[ENDED, FENCED, DOUBTFUL]);
 }
 
 #[test]
