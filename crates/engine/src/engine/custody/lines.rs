@@ -166,7 +166,15 @@ impl Engine {
             _ => (None, BTreeSet::new(), Vec::new()),
         };
         let asked = BTreeSet::new();
-        let custody = Remnant { of: id, line, told: false, asked, in_flight, address };
+        let custody = Remnant {
+            of: id,
+            line,
+            told: false,
+            asked,
+            told_of: BTreeSet::new(),
+            in_flight,
+            address,
+        };
         let kept = Entry {
             held: true,
             parked: !execution.parked().is_empty(),
@@ -310,12 +318,13 @@ impl Engine {
     /// Has a remnant undo what it was asked to.
     pub(in crate::engine) fn withdraw(&mut self, step: &mut Step, remnant: ExecutionId) {
         let Some(entry) = self.roster.get_mut(remnant) else { return };
-        let Some(Custody::Remnant(custody)) = &entry.custody else { return };
+        let Some(Custody::Remnant(custody)) = &mut entry.custody else { return };
         if !custody.in_flight.is_empty() {
             // Their answers say how to undo them; it goes on with the last of them.
             return;
         }
         let undo = custody.asked.clone();
+        custody.told_of.clone_from(&undo);
         let event = Event::Withdrawn { undo };
         self.advance(step, remnant, event, Cause::default());
         self.tell_undone(remnant);
@@ -330,9 +339,10 @@ impl Engine {
         let Some(withdrawal) = entry.execution().withdrawal() else { return };
         let Some(Custody::Remnant(custody)) = &mut entry.custody else { return };
         let owed: BTreeSet<EffectId> = withdrawal.owed.into_iter().collect();
-        let done: Vec<EffectId> =
-            custody.asked.iter().copied().filter(|effect| !owed.contains(effect)).collect();
-        custody.asked.retain(|effect| owed.contains(effect));
+        let (told_of, done): (BTreeSet<_>, BTreeSet<_>) =
+            std::mem::take(&mut custody.told_of).into_iter().partition(|it| owed.contains(it));
+        custody.told_of = told_of;
+        custody.asked.retain(|effect| !done.contains(effect));
         let of = custody.of;
         let (undone, void): (Vec<_>, Vec<_>) =
             done.into_iter().partition(|effect| withdrawal.undone.contains(effect));

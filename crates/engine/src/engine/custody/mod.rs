@@ -106,6 +106,9 @@ pub(super) struct Remnant {
     /// Effects that are to be undone.
     #[cbor(skip)]
     pub(super) asked: BTreeSet<EffectId>,
+    /// Those of them that the line was told of: what it knows nothing of yet has not become void.
+    #[cbor(skip)]
+    pub(super) told_of: BTreeSet<EffectId>,
     /// Calls whose answers are still to come: what they say is needed to undo them.
     #[cbor(skip)]
     pub(super) in_flight: BTreeSet<Ticket>,

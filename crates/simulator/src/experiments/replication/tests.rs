@@ -47,6 +47,14 @@ fn without_failures_only_active_pays() {
     }
 }
 
+/// A replica that was to undo a second effect of a lost line while it undid the first took the second
+/// for one that never was, because its line had not been told of it yet.
+#[test]
+fn what_is_undone_after_something_else_is_not_taken_for_void() {
+    let (experiment, stage) = (experiment(Figure::Failures, 9, 50), Stage::new());
+    measure(&experiment, &stage, Case { replicas: 9, mode: Mode::Passive, failures: 5 }, 8);
+}
+
 #[test]
 fn one_node_loses_the_time_that_it_is_down() {
     let (experiment, stage) = (experiment(Figure::Failures, 3, 7), Stage::new());
