@@ -122,7 +122,8 @@ impl<'a> Person<'a> {
         if let Some(broken) = self.world.flow.broken {
             self.world.ledger.control(|control| control.paths.retain(|path, _| path != broken));
             self.repaired.store(true, Ordering::Relaxed);
-            self.tell(node, effect, &["retry"]);
+            // The provider remembers what it refused under a key: it is to be a new operation.
+            self.tell(node, effect, &["not-done"]);
             return;
         }
         // The dead may have said something that the provider has not come to yet.
