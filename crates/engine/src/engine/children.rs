@@ -165,7 +165,10 @@ impl Engine {
     /// The inbox says that the parent wants this execution stopped.
     pub(super) fn cancel_wanted(&mut self, step: &mut Step, id: ExecutionId) {
         let Some(entry) = self.roster.get_mut(id) else { return };
-        if std::mem::take(&mut entry.cancel_wanted) {
+        // Whoever is rolled back is stopped already. To stop that, too, would leave the rest standing,
+        // and its parent would take it for done.
+        let wanted = std::mem::take(&mut entry.cancel_wanted);
+        if wanted && entry.condition != Condition::Compensating {
             let cause = Cause { received: true, ..Cause::default() };
             self.advance(step, id, Event::CancelRequested, cause);
         }
