@@ -25,7 +25,9 @@
 
 use outlast_lineage::BranchId;
 
-use crate::execution::{Activity, Branch, Execution, Frame, JoinId, PlanEntry, PlanId};
+use crate::execution::{
+    Activity, Branch, Execution, Frame, JoinId, PlanEntry, PlanId, has_happened,
+};
 use crate::program::{Kind, Program, Service, Task, Template, Undo};
 use crate::{TaskId, Ticket};
 
@@ -127,6 +129,9 @@ fn undo(program: &Program, entry: &PlanEntry) -> Option<String> {
         PlanEntry::Child { task, .. } => Some(format!("undo({})", program.task(*task).name)),
         PlanEntry::Uncertain(frames) => {
             let (provider, operation) = called(program, frames.first()?.task);
+            if has_happened(frames) {
+                return Some(format!("invoke({provider},{operation}{BAR})"));
+            }
             Some(format!("ask({provider},{operation})"))
         }
         PlanEntry::Milestone(_) => None,

@@ -77,6 +77,13 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// Whether it has done its work, and a worker evaluates what follows from the result.
+    pub(crate) const fn is_completing(&self) -> bool {
+        let follows =
+            matches!(self.activity, Activity::Output | Activity::Capture | Activity::Export);
+        follows && self.evaluating.is_some()
+    }
+
     /// Whether something with this ticket is still waited for.
     pub(crate) fn waits_for(&self, ticket: Ticket) -> bool {
         let is = |alarm: &Option<Alarm>| alarm.is_some_and(|alarm| alarm.ticket == ticket);

@@ -32,7 +32,7 @@ pub(crate) use frame::{
     TryStage, Trying, Undoing,
 };
 pub(crate) use join::{Join, JoinId, Slot};
-pub(crate) use plan::{Plan, PlanEntry, PlanId};
+pub(crate) use plan::{Plan, PlanEntry, PlanId, has_happened};
 pub use questions::{Detached, Emitted, Parked, Status, TaskProgress, Withdrawal};
 pub(crate) use surroundings::Surroundings;
 

@@ -59,12 +59,18 @@ pub(crate) enum PlanEntry {
     },
     /// A task whose call may or may not have happened: its frames, from the task that would be
     /// undone to the call, whose request is asked again with the same key to find out. The first
-    /// keeps what it sees around it (journals of 0.1 had frames without).
+    /// keeps what it sees around it (journals of 0.1 had frames without). If the last is completing,
+    /// the call did happen: nothing is asked, only evaluated what its undo needs.
     #[n(3)]
     Uncertain(#[n(0)] Vec<Frame>),
     /// A task named by some `until` completed here.
     #[n(4)]
     Milestone(#[n(0)] TaskId),
+}
+
+/// Whether the frames of an `Uncertain` are those of a call that is known to have happened.
+pub(crate) fn has_happened(frames: &[Frame]) -> bool {
+    frames.last().is_some_and(Frame::is_completing)
 }
 
 impl Plan {

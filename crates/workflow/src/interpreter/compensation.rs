@@ -7,6 +7,7 @@ use super::requests::uncertain_call;
 use super::{Machine, Turn};
 use crate::execution::{
     Activity, Branch, Compensating, Failure, Frame, JoinId, PlanEntry, PlanId, Slot, Undoing,
+    has_happened,
 };
 use crate::program::{Backoff, Compensation, CompensationOrder, Kind, RetryPolicy, Template, Undo};
 use crate::{Command, Fault, FaultKind, Happening, Outcome, Resolution, TaskId, Ticket};
@@ -124,6 +125,9 @@ impl Machine<'_> {
                 }
                 CompensationOrder::Parallel => self.undo_in_parallel(branch, lists),
             },
+            Some(PlanEntry::Uncertain(frames)) if has_happened(&frames) => {
+                self.complete_first(branch, frames)
+            }
             Some(entry) if self.leaves_to_another(&entry) => Turn::Again,
             Some(PlanEntry::Uncertain(frames)) => match self.recourse(&frames) {
                 Recourse::Nothing => Turn::Again,
@@ -144,6 +148,18 @@ impl Machine<'_> {
             self.effect_disowned(request.effect);
         }
         debt.is_some()
+    }
+
+    /// Goes on where a task was stopped that had done its work: the undo that it then owes is the next
+    /// to be worked off.
+    fn complete_first(&mut self, branch: &mut Branch, frames: Vec<Frame>) -> Turn {
+        let stopped = frames.last().and_then(|frame| frame.evaluating.as_deref());
+        let result = stopped.expect("it waited for a worker").input.clone();
+        for frame in frames {
+            branch.push(stripped(frame));
+        }
+        branch.set_data(result);
+        Turn::Again
     }
 
     /// Undoes a call without having heard what became of it: its undo holds in either case.

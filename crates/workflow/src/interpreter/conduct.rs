@@ -67,3 +67,10 @@ pub(super) fn is_finding_out(branch: &Branch) -> bool {
         .find(|frame| matches!(frame.activity, Activity::Undoing(_) | Activity::Compensating(_)));
     nearest.is_some_and(|frame| matches!(frame.activity, Activity::Compensating(_)))
 }
+
+/// Whether the innermost of some frames is part of an undo.
+pub(super) fn is_undoing<'f>(mut frames: impl DoubleEndedIterator<Item = &'f Frame>) -> bool {
+    let nearest = frames
+        .rfind(|frame| matches!(frame.activity, Activity::Undoing(_) | Activity::Compensating(_)));
+    nearest.is_some_and(|frame| matches!(frame.activity, Activity::Undoing(_)))
+}

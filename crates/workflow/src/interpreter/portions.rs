@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 
 use outlast_lineage::EffectId;
 
-use crate::execution::{Activity, PlanEntry};
+use crate::execution::{Activity, PlanEntry, has_happened};
 
 /// The effect that working an entry off would undo.
 pub(crate) fn effect_of(entry: &PlanEntry) -> Option<EffectId> {
     match entry {
         PlanEntry::Undo { effect, .. } => *effect,
+        PlanEntry::Uncertain(frames) if has_happened(frames) => {
+            frames.iter().find_map(|frame| frame.effect)
+        }
         PlanEntry::Uncertain(frames) => {
             frames.iter().find_map(|frame| effect_under_way(&frame.activity))
         }

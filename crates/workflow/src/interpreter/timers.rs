@@ -132,7 +132,7 @@ impl Machine<'_> {
         match self.raise_from(branch, from, fault) {
             Turn::Raised(fault) => {
                 let mut entries = self.unwind(branch, depth + 1);
-                let in_doubt = match &branch.frames()[depth].activity {
+                let owes = match &branch.frames()[depth].activity {
                     Activity::Calling(calling) => {
                         self.commands.push(Command::Abandon(calling.ticket));
                         true
@@ -141,11 +141,12 @@ impl Machine<'_> {
                         self.cancel_alarm(Some(*alarm));
                         calling.is_some()
                     }
-                    _ => false,
+                    _ => self.owes_for_result(&[], branch.frames()),
                 };
-                if in_doubt {
+                if owes {
                     let start = self.start_of_uncertain(branch.frames());
                     entries.push(self.uncertain_in_place(branch, start));
+                    self.abandon_evaluation(branch);
                     branch.frame_mut(depth).doubt = true;
                     self.set_activity(branch, Activity::Begin);
                 }
@@ -155,6 +156,11 @@ impl Machine<'_> {
             }
             turn => turn,
         }
+    }
+
+    fn abandon_evaluation(&mut self, branch: &mut Branch) {
+        let evaluating = branch.top_mut().and_then(|frame| frame.evaluating.take());
+        self.commands.extend(evaluating.map(|evaluating| Command::Abandon(evaluating.ticket)));
     }
 
     fn run_timed_out(&mut self) {

@@ -7,7 +7,9 @@ use outlast_lineage::{Digester, Time};
 
 use super::evaluation::Sight;
 use super::{Machine, Turn};
-use crate::execution::{Activity, Alarm, Branch, Failure, PlanEntry, TryStage, Trying};
+use crate::execution::{
+    Activity, Alarm, Branch, Failure, PlanEntry, TryStage, Trying, has_happened,
+};
 use crate::program::{Backoff, Catch, ErrorFilter, Expression, Kind, RetryPolicy};
 use crate::{Command, Fault, FaultKind, Happening, TaskId};
 
@@ -281,7 +283,7 @@ fn split_uncertain(entries: Vec<PlanEntry>) -> (Vec<PlanEntry>, Vec<PlanEntry>) 
     let mut certain = Vec::new();
     for entry in entries {
         match entry {
-            PlanEntry::Uncertain(_) => uncertain.push(entry),
+            PlanEntry::Uncertain(ref frames) if !has_happened(frames) => uncertain.push(entry),
             PlanEntry::Parallel(lists) => {
                 let mut kept = Vec::new();
                 for list in lists {

@@ -3,12 +3,13 @@
 
 use outlast_lineage::{BranchId, Recourse};
 
-use super::conduct::{conduct, start_of_call};
+use super::conduct::{conduct, is_undoing, start_of_call};
 use super::gathering::branch_id;
 use super::graphs::in_order_of_steps;
 use super::{Machine, Turn};
 use crate::execution::{
     Activity, Birth, Branch, Failure, Frame, Path, Plan, PlanEntry, PlanId, Surroundings, TryStage,
+    has_happened,
 };
 use crate::program::{Kind, Undo};
 use crate::{Command, Happening, TaskId, Ticket};
@@ -51,6 +52,10 @@ impl Machine<'_> {
         self.cancel_alarm(frame.deadline);
         if let Some(evaluating) = &frame.evaluating {
             self.commands.push(Command::Abandon(evaluating.ticket));
+            // Its own undo comes after those of what ran inside it, so it is older in the plan.
+            if self.owes_for_result(branch.frames(), frames) {
+                entries.push(self.uncertain(branch, frames));
+            }
         }
         if let Some(plan) = frame.plan {
             entries.extend(self.plan_mut(plan).drain());
@@ -149,6 +154,23 @@ impl Machine<'_> {
         self.taken_out(branch, &around, frames[start..].to_vec())
     }
 
+    /// Whether the innermost of some frames has done what will be undone, and only the worker is
+    /// missing that evaluates what the undo needs; with the frames outside of them.
+    pub(super) fn owes_for_result(&self, outside: &[Frame], frames: &[Frame]) -> bool {
+        let start = self.start_of_uncertain(frames);
+        let (owner, innermost) = (&frames[start], frames.last().expect("there is one to stop"));
+        // An undo that is stopped is owed as a whole.
+        if !innermost.is_completing() || is_undoing(outside.iter().chain(frames)) {
+            return false;
+        }
+        if start + 1 == frames.len() {
+            let captured = matches!(innermost.activity, Activity::Export);
+            return self.owes_undo(owner.task) && !captured;
+        }
+        let kind = &self.program.task(innermost.task).kind;
+        owner.effect.is_some() && matches!(kind, Kind::Call { .. } | Kind::Function { .. })
+    }
+
     /// The call of the innermost frame of a branch, which stays there, from a depth inwards.
     pub(super) fn uncertain_in_place(&mut self, branch: &Branch, start: usize) -> PlanEntry {
         let (around, inside) = branch.frames().split_at(start);
@@ -240,7 +262,8 @@ impl Machine<'_> {
         let mut owed = Vec::new();
         for entry in entries {
             match entry {
-                PlanEntry::Uncertain(frames) if self.recourse(&frames) == Recourse::Nothing => {}
+                PlanEntry::Uncertain(frames)
+                    if !has_happened(&frames) && self.recourse(&frames) == Recourse::Nothing => {}
                 PlanEntry::Parallel(lists) => {
                     let lists = lists.into_iter().map(|list| self.owed(list));
                     let lists: Vec<_> = lists.filter(|list| !list.is_empty()).collect();

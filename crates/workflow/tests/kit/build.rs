@@ -17,7 +17,9 @@ pub enum Node {
     /// Calls the service with this name; undone by the service of the same name with a bar. Inside
     /// loops and handlers both are told where, by the variables that are visible there.
     Invoke(&'static str),
-    /// The same with a provider that knows no keys.
+    /// The same, and only a worker can work out what its undo is told.
+    Intricate(&'static str),
+    /// Like `Invoke`, with a provider that knows no keys.
     Once(&'static str),
     /// The same, undone by a service that cancels the name whether it was called or not.
     Cancellable(&'static str),
@@ -182,6 +184,15 @@ impl Builder {
     fn add(&mut self, node: Node) -> TaskId {
         match node {
             Node::Invoke(name) => self.undoable(name, "bar", false, None),
+            Node::Intricate(name) => {
+                let id = self.undoable(name, "bar", false, None);
+                let capture =
+                    self.template(&format!("{} + {{last: last(range(3))}}", self.place()));
+                let task = self.tasks[id.0 as usize].as_mut().expect("it was just put there");
+                let compensation = task.traits.compensation.as_mut().expect("it is undone");
+                compensation.capture = Some(capture);
+                id
+            }
             Node::Cancellable(name) => self.undoable(name, "cancel", true, None),
             Node::Once(name) => {
                 let none = Idempotency { key: None, header: None, none: true };
@@ -320,15 +331,24 @@ impl Builder {
         self.put(task)
     }
 
-    /// Where a task stands, by the loops and handlers around it: `{at: […]}`.
+    /// Where a task stands, by the loops and handlers around it, if there are any.
     fn whereabouts(&self) -> Option<Template> {
+        let place = self.place();
+        (place != "{}").then(|| self.template(&place))
+    }
+
+    /// The same as an expression: `{at: […]}`, or `{}`.
+    fn place(&self) -> String {
         let parts = self.variables.iter().filter_map(|name| match name.as_str() {
             "error" => Some("$error.status".to_owned()),
             name if name.starts_with("item") => Some(format!("${name}")),
             _ => None,
         });
         let parts: Vec<String> = parts.collect();
-        (!parts.is_empty()).then(|| self.template(&format!("{{at: [{}]}}", parts.join(", "))))
+        match parts.is_empty() {
+            true => "{}".to_owned(),
+            false => format!("{{at: [{}]}}", parts.join(", ")),
+        }
     }
 
     fn classed(&mut self, name: &str, class: Class) -> TaskId {
