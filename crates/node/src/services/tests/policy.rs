@@ -108,7 +108,7 @@ async fn a_denied_host_is_not_even_looked_up() {
     let caller = caller(|options| options.addresses.deny = vec!["*.bad.test".parse().unwrap()]);
     let fault = failed(caller.call(get("http://very.bad.test/"), &NoSecrets).await);
     assert!(fault.is(FaultKind::Authorization), "{fault:?}");
-    assert!(fault.detail.unwrap().contains("`deny`"));
+    assert!(fault.detail.unwrap().contains("`--deny`"));
 }
 
 #[tokio::test]
