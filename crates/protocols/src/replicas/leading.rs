@@ -247,8 +247,7 @@ impl Replica {
     /// to, it is proposed all the same, or two lines of which neither is at a majority would wait
     /// for each other.
     pub(super) fn end_waiting(&mut self, out: &mut Outputs) {
-        let reachable = self.peers().filter(|peer| !self.lost.contains(peer)).count() + 1;
-        if self.setup.quorum() <= reachable {
+        if self.reaches_majority() {
             self.told = self.reminded;
             self.reminded = self.standing.head.lineage.number();
             self.propose_wanted(out);
@@ -259,8 +258,7 @@ impl Replica {
     /// Whether an end may be proposed to those who have it: the proposal goes out together with it.
     /// Where acknowledgements count, they also say that no later primary is followed.
     pub(super) fn may_be_tried(&self) -> bool {
-        let reachable = self.peers().filter(|peer| !self.lost.contains(peer)).count() + 1;
-        !self.setup.acknowledge && self.setup.quorum() <= reachable
+        !self.setup.acknowledge && self.reaches_majority()
     }
 
     /// Whether only those who have a line may agree to it: it is this primary's, and nobody knows yet
