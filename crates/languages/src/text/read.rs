@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
             }
             Event::SequenceStart(anchor, _) => self.enter(range, anchor, Content::List(Vec::new())),
             Event::MappingStart(anchor, _) => self.enter(range, anchor, Content::map()),
-            Event::SequenceEnd | Event::MappingEnd => self.leave(),
+            Event::SequenceEnd | Event::MappingEnd => self.leave(range),
             Event::Alias(anchor) => self.alias(anchor, range),
             _ => Ok(()),
         }
@@ -209,13 +209,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn leave(&mut self) -> Step {
+    fn leave(&mut self, end: Range) -> Step {
         let closed = self.open.pop().expect("the parser closes only what it opened");
         let kind = match closed.content {
             Content::List(items) => NodeKind::List(items),
             Content::Map { entries, .. } => NodeKind::Map(entries),
         };
-        let node = Node { kind, span: self.collection_span(closed.start) };
+        let node = Node { kind, span: self.collection_span(closed.start, end) };
         let size = self.nodes - closed.first_node + 1;
         self.place(node, closed.anchor, size, closed.height + 1)
     }
@@ -338,10 +338,17 @@ impl<'a> Reader<'a> {
         self.lengths.get(line.wrapping_sub(1)).copied().unwrap_or(0)
     }
 
-    /// Where a collection stands: the rest of the line it begins on.
-    fn collection_span(&self, range: Range) -> Span {
-        let (line, start) = (range.start.line(), range.start.col());
-        self.inside(line, start, self.line_length(line))
+    /// Where a collection stands: as far as it goes on the line it begins on. Only one in brackets says
+    /// where it ends; of any other that is the rest of the line.
+    fn collection_span(&self, start: Range, end: Range) -> Span {
+        let (line, column) = (start.start.line(), start.start.col());
+        // The parser stands on a bracket, and where there is none between two characters. Where it goes
+        // from the bracket is behind spaces and comments.
+        let is_something = |range: &Range| range.start.index() < range.end.index();
+        let brackets = [start, end].iter().all(is_something);
+        let closes = brackets && end.start.line() == line;
+        let last = if closes { end.start.col() + 1 } else { self.line_length(line) };
+        self.inside(line, column, last)
     }
 }
 

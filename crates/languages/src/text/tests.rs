@@ -75,6 +75,30 @@ fn knows_where_keys_and_values_stand() {
 }
 
 #[test]
+fn knows_where_a_collection_in_brackets_ends() {
+    let text = "a: [1, [2, 3]] # not this\nb: { c: {}, d: [e: 1, f] } # nor this\ng: &h [1] #\n\
+                i: [1,\n  2] #\nj:\n  k: 1\n";
+    let (root, _) = read(text);
+    let root = root.unwrap();
+    let span = |pointer: &str| Cursor::root(&root).follow(pointer).place().span;
+    let found = ["/a", "/a/1", "/b", "/b/c", "/b/d", "/b/d/0", "/g", "/i", "/j"].map(span);
+    let expected = [
+        (1, 4, 11),
+        (1, 8, 6),
+        (2, 4, 23),
+        (2, 9, 2),
+        (2, 16, 9),
+        // What has no brackets of its own goes on to the end of its line.
+        (2, 17, 21),
+        (3, 4, 6),
+        // One that goes on below is underlined as far as its first line goes.
+        (4, 4, 3),
+        (7, 3, 4),
+    ];
+    assert_eq!(found, expected.map(|(line, column, length)| Span { line, column, length }));
+}
+
+#[test]
 fn follows_a_pointer_as_far_as_it_leads() {
     let (root, _) = read("a~b:\n  c/d: 1\n");
     let root = root.unwrap();
