@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kit::build::{Node, bare_program, call, program_with};
 use kit::world::World;
 use outlast_expressions::value;
-use outlast_workflow::program::{Class, Compensation, Kind, OnFault, Undo};
+use outlast_workflow::program::{Class, Compensation, Kind, OnFault, Template, Undo};
 use outlast_workflow::{
     Answer, Command, Event, Fault, FaultKind, Outcome, Program, Resolution, TaskId,
 };
@@ -151,4 +151,79 @@ fn a_parked_undo_that_is_stopped_is_still_owed() {
     world.broken.clear();
     assert!(matches!(world.run(), Outcome::Compensated(_)));
     assert_eq!(world.done(), ["a", "a-bar"]);
+}
+
+/// A function with an undo and a timeout of its own, whose call is carried out and not heard of.
+fn slow_function(tolerant: bool) -> World {
+    let root = Sequence(vec![Plain("outer")]);
+    let mut program = bare_program("built", root, OnFault::Compensate);
+    let add = |program: &mut Program, name| {
+        program.tasks.push(call(name));
+        TaskId(program.tasks.len() as u32 - 1)
+    };
+    let undo = if tolerant { "a-cancel" } else { "a-bar" };
+    let (body, undo) = (add(&mut program, "a"), add(&mut program, undo));
+    let task = program.tasks.iter_mut().find(|task| task.name == "outer").expect("it was built");
+    task.kind = Kind::Function { body, arguments: None };
+    task.timeout = Some(Template::Literal(value::string("PT1S")));
+    task.traits.class = Some(Class::Compensatable);
+    task.traits.compensation = Some(Compensation {
+        undo: Undo::Run(undo),
+        capture: None,
+        cost: None,
+        retry: None,
+        timeout: None,
+        tolerant,
+    });
+    let mut world = World::start(&Arc::new(program), value::object([]), 1);
+    let (_, request) = world.call_of("a").expect("it is called at once");
+    world.serve(&request);
+    world
+}
+
+#[test]
+fn the_call_of_a_function_whose_own_time_is_over_is_undone_as_the_function_says() {
+    for tolerant in [false, true] {
+        let mut world = slow_function(tolerant);
+        assert!(world.next_timer());
+        assert!(matches!(world.run(), Outcome::Compensated(_)));
+        assert_eq!(world.done(), ["a", "a-bar"]);
+    }
+}
+
+#[test]
+fn what_is_asked_for_again_has_the_time_of_the_attempt_that_asks() {
+    let root = Try(Box::new(Within(50, Box::new(Invoke("a")))), 2, None);
+    let mut world = start(root, OnFault::Leave);
+    let (_, first) = world.call_of("a").expect("it is called at once");
+    // Its deadline passes, then the delay before the next attempt.
+    world.next_timer();
+    world.next_timer();
+    let (_, second) = world.call_of("a").expect("it is asked for again");
+    assert_eq!(second.key, first.key);
+    assert!(second.deadline.is_some_and(|deadline| world.now < deadline), "{second:?}");
+}
+
+#[test]
+fn what_is_only_asked_about_has_no_deadline_of_the_task_that_was_stopped() {
+    let mut world = start(Within(50, Box::new(Invoke("a"))), OnFault::Compensate);
+    world.next_timer();
+    let (_, question) = world.call_of("a").expect("it is asked what became of it");
+    assert_eq!(question.deadline, None);
+}
+
+#[test]
+fn that_this_node_let_nothing_leave_says_nothing_about_an_earlier_time() {
+    for kind in [FaultKind::Timeout, FaultKind::Configuration, FaultKind::Authorization] {
+        let mut world = start(Compete(vec![Invoke("a"), Wait(10)]), OnFault::Leave);
+        let (_, request) = world.call_of("a").expect("it is called at once");
+        world.serve(&request);
+        world.next_timer();
+        let (ticket, _) = world.call_of("a").expect("it is asked what became of it");
+        world.open.remove(&ticket);
+        let answer = Answer::Failed(Fault::new(kind, "not made", "nothing left this node"));
+        world.happen(Event::Answered { ticket, answer });
+        world.run();
+        assert_eq!(world.done(), ["a", "a-bar"]);
+    }
 }

@@ -3,12 +3,16 @@
 
 mod kit;
 
-use kit::build::{Node, program};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kit::build::{Node, bare_program, program};
 use kit::world::World;
 use outlast_expressions::value;
+use outlast_workflow::program::{Kind, OnFault, Template};
 use outlast_workflow::{Command, Event, Outcome, Ticket};
 
-use Node::{Compete, Fork, Invoke, Once, Plain, Raise, Sequence, Wait};
+use Node::{Compete, Fork, Invoke, Once, Plain, Raise, Sequence, Try, Wait, Within};
 
 fn start(root: Node) -> World {
     World::start(&program(root), value::object([]), 1)
@@ -16,11 +20,7 @@ fn start(root: Node) -> World {
 
 /// The open call of a service.
 fn call_of(world: &World, name: &str) -> Option<Ticket> {
-    let name = format!("name: \"{name}\"");
-    world.open.iter().find_map(|(ticket, command)| {
-        let is_call = matches!(command, Command::Call { .. });
-        (is_call && format!("{command:?}").contains(&name)).then_some(*ticket)
-    })
+    world.call_of(name).map(|(ticket, _)| ticket)
 }
 
 /// A run whose call `c` fails while the rest of it is under way.
@@ -83,4 +83,74 @@ fn what_was_being_undone_beside_it_is_undone_when_it_is_rolled_back() {
     world.happen(Event::CompensateRequested("the test asks for it".into()));
     assert!(matches!(world.run(), Outcome::Compensated(_)));
     assert_eq!(world.done(), ["a", "a-bar"]);
+}
+
+/// How long a minute is.
+const MINUTE: i64 = 60_000;
+
+/// A run whose call `c` failed, tried again after so many seconds.
+fn tried_again(mut world: World, seconds: u64) -> World {
+    world.broken.insert("c".to_owned());
+    let failing = call_of(&world, "c").expect("it is called at once");
+    world.answer(failing);
+    assert!(matches!(world.ended.take(), Some(Outcome::Faulted(_))));
+    world.broken.clear();
+    world.now = world.now.after(Duration::from_secs(seconds));
+    world.happen(Event::RetryRequested);
+    world
+}
+
+/// How many milliseconds each timer that is set has left.
+fn left(world: &World) -> Vec<i128> {
+    let left = world.open.values().filter_map(|command| match command {
+        Command::SetTimer { at, .. } => {
+            Some(i128::from(at.as_millis()) - i128::from(world.now.as_millis()))
+        }
+        _ => None,
+    });
+    left.collect()
+}
+
+#[test]
+fn a_timeout_that_passed_around_the_failed_task_begins_anew() {
+    let inside = Within(2 * MINUTE, Box::new(Plain("c")));
+    let in_a_branch = Fork(vec![Plain("c"), Sequence(vec![Wait(1), Plain("a")])]);
+    for body in [Plain("c"), inside, in_a_branch] {
+        let mut world = tried_again(start(Within(MINUTE, Box::new(body))), 600);
+        assert!(left(&world).contains(&i128::from(MINUTE)), "{:?}", left(&world));
+        assert!(matches!(world.run(), Outcome::Completed(_)));
+    }
+}
+
+#[test]
+fn a_timeout_beside_the_failed_task_begins_anew_and_so_does_the_time_of_its_call() {
+    let beside = Within(MINUTE, Box::new(Plain("a")));
+    let mut world = tried_again(start(Fork(vec![Plain("c"), beside])), 600);
+    let (_, request) = world.call_of("a").expect("it is asked for again");
+    let deadline = request.deadline.expect("its task has a timeout");
+    assert_eq!(deadline, world.now.after(Duration::from_millis(MINUTE as u64)));
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+}
+
+#[test]
+fn a_timeout_with_time_left_goes_on_with_that() {
+    let world = tried_again(start(Within(MINUTE, Box::new(Plain("c")))), 20);
+    assert_eq!(left(&world), [40_000]);
+}
+
+#[test]
+fn the_time_of_an_attempt_begins_anew() {
+    let root = Try(Box::new(Plain("c")), 1, None);
+    let mut program = bare_program("built", root, OnFault::Leave);
+    for task in &mut program.tasks {
+        if let Kind::Try { catch, .. } = &mut task.kind {
+            catch.errors.status = Some(404);
+            let policy = catch.retry.as_mut().expect("it is tried again");
+            policy.attempt_duration = Some(Template::Literal(value::string("PT1M")));
+        }
+    }
+    let world = World::start(&Arc::new(program), value::object([]), 1);
+    let mut world = tried_again(world, 600);
+    assert_eq!(left(&world), [i128::from(MINUTE)]);
+    assert!(matches!(world.run(), Outcome::Completed(_)));
 }

@@ -1,12 +1,13 @@
 //! Branches: a stack of frames, the data flowing through it, and who advanced it.
 
 use minicbor::{Decode, Encode};
-use outlast_lineage::{BranchId, Epoch, ExecutionId, Lineage, NodeId, Time};
+use outlast_lineage::{BranchId, EffectId, Epoch, ExecutionId, Lineage, NodeId, Time};
 
 use super::datum::Datum;
-use super::frame::{Frame, Path};
+use super::frame::{Activity, Frame, Path};
 use super::plan::PlanId;
 use crate::Ticket;
+use crate::interpreter::effect_of;
 
 /// One line of control in an execution.
 #[derive(Clone, Debug, Encode, Decode)]
@@ -63,6 +64,17 @@ pub(crate) struct Birth {
     /// The workflow that it runs a part of, if that is not the execution's own.
     #[n(7)]
     pub(crate) workflow: Option<Box<Nested>>,
+    /// The undo that it was forked in, if it was.
+    #[n(8)]
+    pub(crate) undo: Option<AroundUndo>,
+}
+
+/// An undo, as what runs inside it knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct AroundUndo {
+    /// What it takes back, if that has a name.
+    #[n(0)]
+    pub(crate) effect: Option<EffectId>,
 }
 
 /// A workflow that is run as part of another.
@@ -181,6 +193,20 @@ impl Branch {
 
     pub(crate) fn top(&self) -> Option<&Frame> {
         self.frames.last()
+    }
+
+    /// When the first of its tasks has taken too long.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.frames.iter().filter_map(|frame| frame.deadline).map(|alarm| alarm.at).min()
+    }
+
+    /// The innermost undo that its innermost task is a part of.
+    pub(crate) fn undo(&self) -> Option<AroundUndo> {
+        let own = self.frames.iter().rev().find_map(|frame| match &frame.activity {
+            Activity::Undoing(undoing) => Some(AroundUndo { effect: effect_of(&undoing.entry) }),
+            _ => None,
+        });
+        own.or(self.birth.undo)
     }
 
     pub(crate) fn top_mut(&mut self) -> Option<&mut Frame> {

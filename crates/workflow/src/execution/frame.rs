@@ -84,6 +84,24 @@ impl Frame {
         follows && self.evaluating.is_some()
     }
 
+    /// When it has taken too long: as a whole, and the attempt that it makes.
+    pub(crate) fn deadlines(&self) -> impl Iterator<Item = Option<Alarm>> {
+        let attempt = match &self.activity {
+            Activity::Try(trying) => trying.attempt_deadline,
+            _ => None,
+        };
+        [self.deadline, attempt].into_iter()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn deadlines_mut(&mut self) -> [Option<&mut Alarm>; 2] {
+        let attempt = match &mut self.activity {
+            Activity::Try(trying) => trying.attempt_deadline.as_mut(),
+            _ => None,
+        };
+        [self.deadline.as_mut(), attempt]
+    }
+
     /// Whether something with this ticket is still waited for.
     pub(crate) fn waits_for(&self, ticket: Ticket) -> bool {
         let is = |alarm: &Option<Alarm>| alarm.is_some_and(|alarm| alarm.ticket == ticket);

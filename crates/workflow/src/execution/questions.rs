@@ -277,12 +277,11 @@ impl Execution {
 fn parked_in(branch: &Branch) -> Option<Parked> {
     let frame = branch.top()?;
     let Activity::Parked { effect, reason, resume } = &frame.activity else { return None };
-    let undoes = |activity: &Activity| matches!(activity, Activity::Undoing(_));
     Some(Parked {
         effect: *effect,
         task: frame.task,
         reason: reason.clone(),
-        undo: undoes(resume) || branch.frames().iter().any(|frame| undoes(&frame.activity)),
+        undo: matches!(**resume, Activity::Undoing(_)) || branch.undo().is_some(),
     })
 }
 

@@ -52,6 +52,8 @@ impl Machine<'_> {
 
     /// Writes the intent down and lets the call leave.
     pub(super) fn call(&mut self, branch: &mut Branch, request: Request, doubt: bool) -> Turn {
+        // What is asked for again has the time of whoever asks now.
+        let request = Request { deadline: branch.deadline(), ..request };
         let ticket = branch.ticket();
         let frame = branch.top().expect("a task calls");
         let (task, doubt) = (frame.task, doubt || frame.doubt);
@@ -174,8 +176,8 @@ impl Machine<'_> {
         let has_policy = branch.frames().iter().any(|frame| {
             matches!(&self.program.task(frame.task).kind,
                 Kind::Try { catch, .. } if catch.retry.is_some())
-                || matches!(frame.activity, Activity::Undoing(_))
         });
+        let has_policy = has_policy || branch.undo().is_some();
         if !retriable || has_policy || is_finding_out(branch) {
             return None;
         }
@@ -192,8 +194,15 @@ impl Machine<'_> {
 }
 
 /// Whether a failure tells what became of the operation: not if the provider was not reached, or
-/// was in no state to say.
+/// was in no state to say, and not if it was this node that let nothing leave.
 fn is_telling(fault: &Fault) -> bool {
     let cannot_say = fault.status >= 500 || fault.status == 408 || fault.status == 429;
-    !(fault.is(FaultKind::Communication) && cannot_say)
+    let by_this_node = [
+        FaultKind::Configuration,
+        FaultKind::Authentication,
+        FaultKind::Authorization,
+        FaultKind::Timeout,
+    ];
+    let said_nothing = by_this_node.into_iter().any(|kind| fault.is(kind));
+    !(said_nothing || (fault.is(FaultKind::Communication) && cannot_say))
 }

@@ -4,6 +4,7 @@ use outlast_expressions::{Value, value};
 use outlast_lineage::{EffectId, EffectState, Recourse};
 
 use super::requests::uncertain_call;
+use super::trying::split_uncertain;
 use super::{Machine, Turn};
 use crate::execution::{
     Activity, Branch, Compensating, Failure, Frame, JoinId, PlanEntry, PlanId, Slot, Undoing,
@@ -317,7 +318,7 @@ impl Machine<'_> {
     pub(super) fn undo_failed(&mut self, branch: &mut Branch, depth: usize, fault: Fault) -> Turn {
         // The next try asks again, with the same key, for what may have happened in this one.
         let inner = self.unwind(branch, depth + 1);
-        let uncertain = inner.into_iter().filter(|e| matches!(e, PlanEntry::Uncertain(_)));
+        let (_, uncertain) = split_uncertain(inner);
         self.undoing(branch).uncertain.extend(uncertain);
         let alarm = branch.top_mut().expect("an undo has a frame").deadline.take();
         self.cancel_alarm(alarm);

@@ -68,9 +68,13 @@ pub(super) fn is_finding_out(branch: &Branch) -> bool {
     nearest.is_some_and(|frame| matches!(frame.activity, Activity::Compensating(_)))
 }
 
-/// Whether the innermost of some frames is part of an undo.
-pub(super) fn is_undoing<'f>(mut frames: impl DoubleEndedIterator<Item = &'f Frame>) -> bool {
+/// Whether the innermost of some frames of a branch is part of an undo.
+pub(super) fn is_undoing<'f>(
+    branch: &Branch,
+    mut frames: impl DoubleEndedIterator<Item = &'f Frame>,
+) -> bool {
     let nearest = frames
         .rfind(|frame| matches!(frame.activity, Activity::Undoing(_) | Activity::Compensating(_)));
-    nearest.is_some_and(|frame| matches!(frame.activity, Activity::Undoing(_)))
+    let undoes = |frame: &Frame| matches!(frame.activity, Activity::Undoing(_));
+    nearest.map_or(branch.birth.undo.is_some(), undoes)
 }

@@ -176,6 +176,7 @@ impl Machine<'_> {
             plan,
             incarnation: 0,
             workflow: None,
+            undo: None,
         };
         let null = crate::execution::Datum::null();
         let mut trunk = Branch::new(birth, null.clone(), null);
@@ -203,6 +204,7 @@ impl Machine<'_> {
         self.execution.head.stage = Stage::Forward;
         self.execution.head.outcome = None;
         self.touched.head = true;
+        self.renew_deadlines();
         let open = self.execution.open_commands(self.program, self.now);
         self.commands.extend(open);
         let doubtful = self.execution.doubtful_calls(self.program);

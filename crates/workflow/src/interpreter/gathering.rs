@@ -63,7 +63,7 @@ impl Machine<'_> {
         variables: Vec<(String, Datum)>,
     ) -> Branch {
         let incarnation = self.incarnation(branch);
-        let id = branch_id(around, incarnation, slot);
+        let id = branch_id(around, self.attempt(branch), slot);
         let plan = PlanId(Ticket { branch: id, number: 0 });
         let birth = Birth {
             id,
@@ -74,6 +74,7 @@ impl Machine<'_> {
             plan,
             incarnation,
             workflow: branch.workflow().cloned().map(Box::new),
+            undo: branch.undo(),
         };
         self.touched.plans.insert(plan);
         self.execution.plans.insert(plan, Plan::new());
@@ -334,8 +335,8 @@ impl Machine<'_> {
 }
 
 /// The id of the branch in a slot: derived, so that every copy gives it the same one.
-pub(super) fn branch_id(around: Path, incarnation: u64, slot: u32) -> BranchId {
-    let digest = Digester::new("branch").number(around.0).number(incarnation);
+pub(super) fn branch_id(around: Path, attempt: u64, slot: u32) -> BranchId {
+    let digest = Digester::new("branch").number(around.0).number(attempt);
     BranchId(digest.number(u64::from(slot)).finish().short().max(1))
 }
 

@@ -89,7 +89,7 @@ impl Machine<'_> {
         index: u32,
     ) -> Result<Readiness, Fault> {
         let around = branch.top().expect("a graph has a frame").path;
-        let child = branch_id(around, self.incarnation(branch), index);
+        let child = branch_id(around, self.attempt(branch), index);
         let slots = &self.execution.joins[&join];
         if slots.slot(index).is_some() || self.execution.branches.contains_key(&child) {
             return Ok(Readiness::Past);

@@ -119,6 +119,7 @@ impl Execution {
             plan,
             incarnation: 0,
             workflow: None,
+            undo: None,
         };
         let trunk = Branch::new(birth, input.clone(), Datum::null());
         Self {

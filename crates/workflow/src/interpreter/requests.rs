@@ -3,10 +3,10 @@
 use outlast_expressions::{Value, value};
 use outlast_lineage::{Digest, Digester, EffectId, OperationKey, Point};
 
+use super::Machine;
 use super::conduct::said_of;
 use super::evaluation::Sight;
-use super::{Machine, effect_of};
-use crate::execution::{Activity, Branch, Calling, Path, PlanEntry};
+use crate::execution::{Activity, Branch, Calling, Frame, Path, PlanEntry};
 use crate::program::{Class, Idempotency, Service, Task};
 use crate::{Fault, Request, Target, build_http, scalar_text};
 
@@ -55,9 +55,9 @@ impl<'a> Machine<'a> {
             key: self.key(branch, &digest, effect),
             own_key: self.own_key(branch, idempotency)?,
             key_header: idempotency.and_then(|idempotency| idempotency.header.clone()),
-            deadline: branch.frames().iter().filter_map(|f| f.deadline).map(|a| a.at).min(),
+            deadline: branch.deadline(),
             readonly: class == Some(Class::Readonly),
-            undo: branch.frames().iter().any(|f| matches!(f.activity, Activity::Undoing(_))),
+            undo: branch.undo().is_some(),
             target,
             salt: self.execution.salt,
             undoes: self.undoes(branch),
@@ -81,11 +81,8 @@ impl<'a> Machine<'a> {
 
     /// The key of the call that the innermost undo undoes.
     fn undoes(&self, branch: &Branch) -> Option<OperationKey> {
-        let effect = branch.frames().iter().rev().find_map(|frame| match &frame.activity {
-            Activity::Undoing(undoing) => Some(effect_of(&undoing.entry)),
-            _ => None,
-        });
-        Some(self.execution.ledger.get(&effect??)?.key)
+        let effect = branch.undo()?.effect?;
+        Some(self.execution.ledger.get(&effect)?.key)
     }
 
     /// The call of the innermost task as a new operation and a new effect.
@@ -124,21 +121,21 @@ impl<'a> Machine<'a> {
     pub(super) fn incarnation(&self, branch: &Branch) -> u64 {
         let frames = branch.frames();
         let undo = frames.iter().rposition(|it| matches!(it.activity, Activity::Undoing(_)));
-        let (mut incarnation, counted) = match undo {
-            Some(depth) => (0, &frames[depth..=depth]),
-            None => (branch.birth.incarnation, frames),
-        };
-        for frame in counted {
-            let retries = match &frame.activity {
-                Activity::Try(trying) => trying.retries,
-                _ => 0,
-            };
-            if retries + frame.tries > 0 {
-                let digest = Digester::new("incarnation").number(incarnation).number(frame.path.0);
-                incarnation = digest.number(retries).number(frame.tries).finish().short();
-            }
+        match (undo, branch.birth.undo) {
+            (Some(depth), _) => counted(0, &frames[depth..=depth], |_| 0),
+            (None, Some(_)) => branch.birth.incarnation,
+            (None, None) => counted(branch.birth.incarnation, frames, retries),
         }
-        incarnation
+    }
+
+    /// A number that differs between all attempts, for the branches forked in each. An undo keeps its
+    /// keys when it is tried again, but not its branches: what is still on its way to one that was
+    /// stopped must find nobody.
+    pub(super) fn attempt(&self, branch: &Branch) -> u64 {
+        match branch.undo() {
+            Some(_) => counted(branch.id().0, branch.frames(), retries),
+            None => self.incarnation(branch),
+        }
     }
 
     /// The request of an earlier attempt at this place of which it is not known what became.
@@ -197,6 +194,27 @@ impl<'a> Machine<'a> {
         let (_, calling) = uncertain_call(&entry).expect("it was just found to be a call");
         calling.whole_request(&self.execution.large)
     }
+}
+
+/// How often the attempt that a frame makes was made before.
+fn retries(frame: &Frame) -> u64 {
+    match &frame.activity {
+        Activity::Try(trying) => trying.retries,
+        Activity::Undoing(undoing) => undoing.retries,
+        _ => 0,
+    }
+}
+
+/// A number for the attempts under way in some frames, from the outside in.
+fn counted(start: u64, frames: &[Frame], retries: impl Fn(&Frame) -> u64) -> u64 {
+    frames.iter().fold(start, |outside, frame| {
+        let retries = retries(frame);
+        if retries + frame.tries == 0 {
+            return outside;
+        }
+        let digest = Digester::new("incarnation").number(outside).number(frame.path.0);
+        digest.number(retries).number(frame.tries).finish().short()
+    })
 }
 
 /// The effect that a call of this step has.

@@ -123,8 +123,7 @@ impl<'a> Machine<'a> {
     /// Sets the task's deadline and opens its scope.
     fn open_task(&mut self, branch: &mut Branch, task: &Task) -> Result<(), Fault> {
         let id = branch.top().expect("a task is being run").task;
-        let of_part = || self.program.linked.begun_by(id).and_then(|part| part.timeout.as_ref());
-        if let Some(timeout) = task.timeout.as_ref().or_else(of_part) {
+        if let Some(timeout) = self.timeout_of(id) {
             let after = self.duration(branch, timeout)?;
             let alarm = self.set_alarm(branch, self.now.after(after));
             branch.top_mut().expect("a task is being run").deadline = Some(alarm);
@@ -363,7 +362,8 @@ impl<'a> Machine<'a> {
         let undoes = |frame: &Frame| {
             matches!(frame.activity, Activity::Undoing(_) | Activity::Compensating(_))
         };
-        if flow == Flow::End && !branch.frames().iter().any(undoes) {
+        let is_workflow = branch.birth.undo.is_none() && !branch.frames().iter().any(undoes);
+        if flow == Flow::End && is_workflow {
             branch.set_ending();
         }
         self.child_done(branch, flow)

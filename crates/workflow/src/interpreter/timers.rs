@@ -6,11 +6,11 @@ use outlast_lineage::{BranchId, Time};
 
 use super::evaluation::{Sight, evaluated};
 use super::{Machine, Turn};
-use crate::execution::{Activity, Alarm, Branch, TryStage};
-use crate::program::Template;
-use crate::{Command, Fault, FaultKind, Happening, Ticket};
+use crate::execution::{Activity, Alarm, Branch, Frame, TryStage};
+use crate::program::{Kind, Program, Template};
+use crate::{Command, Fault, FaultKind, Happening, TaskId, Ticket};
 
-impl Machine<'_> {
+impl<'a> Machine<'a> {
     pub(super) fn set_alarm(&mut self, branch: &mut Branch, at: Time) -> Alarm {
         let ticket = branch.ticket();
         self.commands.push(Command::SetTimer { ticket, at });
@@ -20,8 +20,76 @@ impl Machine<'_> {
     /// The duration a template gives where the innermost task is.
     pub(super) fn duration(&self, branch: &Branch, template: &Template) -> Result<Duration, Fault> {
         let sight = Sight::from_top(branch, self.value(branch.data()));
-        let given = self.evaluate_template_here(branch, template, &sight)?;
+        self.duration_seen(branch, template, &sight)
+    }
+
+    fn duration_seen(
+        &self,
+        branch: &Branch,
+        template: &Template,
+        sight: &Sight<'_>,
+    ) -> Result<Duration, Fault> {
+        let given = self.evaluate_template_here(branch, template, sight)?;
         crate::moment::duration(&given).map_err(not_a_duration)
+    }
+
+    /// How long a task may take, if that is said.
+    pub(super) fn timeout_of(&self, task: TaskId) -> Option<&'a Template> {
+        let program: &'a Program = self.program;
+        let of_part = || program.linked.begun_by(task).and_then(|part| part.timeout.as_ref());
+        program.task(task).timeout.as_ref().or_else(of_part)
+    }
+
+    /// Lets every timeout begin anew that has passed: the run had ended meanwhile, and nobody worked
+    /// on it. What has time left goes on with that.
+    pub(super) fn renew_deadlines(&mut self) {
+        let passed = |frame: &Frame| frame.deadlines().flatten().any(|alarm| alarm.at <= self.now);
+        let branches = self.execution.branches.values();
+        let late = branches.filter(|branch| branch.frames().iter().any(passed));
+        for id in late.map(Branch::id).collect::<Vec<_>>() {
+            let Some(mut branch) = self.take(id) else { continue };
+            for depth in 0..branch.frames().len() {
+                self.renew_deadlines_at(&mut branch, depth);
+            }
+            let deadline = branch.deadline();
+            if let Some(Activity::Calling(calling)) =
+                branch.top_mut().map(|frame| &mut frame.activity)
+            {
+                calling.request.deadline = deadline;
+            }
+            self.put(branch);
+        }
+    }
+
+    /// The same for one task. Without a duration any more, a timeout stays as it was.
+    fn renew_deadlines_at(&self, branch: &mut Branch, depth: usize) {
+        let frame = &branch.frames()[depth];
+        let task = self.program.task(frame.task);
+        let (whole, attempt) = match (&frame.activity, &task.kind) {
+            (Activity::Undoing(_), _) => {
+                (task.traits.compensation.as_ref().and_then(|undo| undo.timeout.as_ref()), None)
+            }
+            (Activity::Try(_), Kind::Try { catch, .. }) => {
+                let policy = catch.retry.as_ref();
+                let limit = policy.and_then(|policy| policy.attempt_duration.as_ref());
+                (self.timeout_of(frame.task), limit)
+            }
+            _ => (self.timeout_of(frame.task), None),
+        };
+        let input = self.value(&frame.input);
+        let sight = Sight { input, output: None, depth: depth + 1, error: None };
+        let anew = |template: Option<&Template>| {
+            let after = self.duration_seen(branch, template?, &sight).ok()?;
+            Some(self.now.after(after))
+        };
+        let renewed = [anew(whole), anew(attempt)];
+        for (alarm, at) in branch.frame_mut(depth).deadlines_mut().into_iter().zip(renewed) {
+            if let (Some(alarm), Some(at)) = (alarm, at)
+                && alarm.at <= self.now
+            {
+                alarm.at = at;
+            }
+        }
     }
 
     /// The whole run's deadline: a ticket of the trunk that no branch counts.
@@ -131,7 +199,7 @@ impl Machine<'_> {
         let from = if is_undo { depth + 1 } else { depth };
         match self.raise_from(branch, from, fault) {
             Turn::Raised(fault) => {
-                let mut entries = self.unwind(branch, depth + 1);
+                let mut entries = self.unwind_inside(branch, depth);
                 let owes = match &branch.frames()[depth].activity {
                     Activity::Calling(calling) => {
                         self.commands.push(Command::Abandon(calling.ticket));
@@ -141,7 +209,7 @@ impl Machine<'_> {
                         self.cancel_alarm(Some(*alarm));
                         calling.is_some()
                     }
-                    _ => self.owes_for_result(&[], branch.frames()),
+                    _ => self.owes_for_result(branch, &[], branch.frames()),
                 };
                 if owes {
                     let start = self.start_of_uncertain(branch.frames());

@@ -278,7 +278,7 @@ impl Machine<'_> {
 }
 
 /// Takes the calls with unknown outcome out of a plan, however deep they are.
-fn split_uncertain(entries: Vec<PlanEntry>) -> (Vec<PlanEntry>, Vec<PlanEntry>) {
+pub(super) fn split_uncertain(entries: Vec<PlanEntry>) -> (Vec<PlanEntry>, Vec<PlanEntry>) {
     let mut uncertain = Vec::new();
     let mut certain = Vec::new();
     for entry in entries {

@@ -53,7 +53,7 @@ impl Machine<'_> {
         if let Some(evaluating) = &frame.evaluating {
             self.commands.push(Command::Abandon(evaluating.ticket));
             // Its own undo comes after those of what ran inside it, so it is older in the plan.
-            if self.owes_for_result(branch.frames(), frames) {
+            if self.owes_for_result(branch, branch.frames(), frames) {
                 entries.push(self.uncertain(branch, frames));
             }
         }
@@ -156,11 +156,16 @@ impl Machine<'_> {
 
     /// Whether the innermost of some frames has done what will be undone, and only the worker is
     /// missing that evaluates what the undo needs; with the frames outside of them.
-    pub(super) fn owes_for_result(&self, outside: &[Frame], frames: &[Frame]) -> bool {
+    pub(super) fn owes_for_result(
+        &self,
+        branch: &Branch,
+        outside: &[Frame],
+        frames: &[Frame],
+    ) -> bool {
         let start = self.start_of_uncertain(frames);
         let (owner, innermost) = (&frames[start], frames.last().expect("there is one to stop"));
         // An undo that is stopped is owed as a whole.
-        if !innermost.is_completing() || is_undoing(outside.iter().chain(frames)) {
+        if !innermost.is_completing() || is_undoing(branch, outside.iter().chain(frames)) {
             return false;
         }
         if start + 1 == frames.len() {
@@ -285,7 +290,7 @@ impl Machine<'_> {
         }
         let number = beside.ticket().number;
         let path = Path(beside.birth.path.0).inside(TaskId(number), u64::MAX - 1);
-        let id = branch_id(path, self.incarnation(beside), number);
+        let id = branch_id(path, self.attempt(beside), number);
         let plan = PlanId(Ticket { branch: id, number: 0 });
         let birth = Birth {
             id,
@@ -296,6 +301,7 @@ impl Machine<'_> {
             plan,
             incarnation: 0,
             workflow: beside.workflow().cloned().map(Box::new),
+            undo: None,
         };
         self.touched.plans.insert(plan);
         self.execution.plans.insert(plan, Plan::new());

@@ -23,6 +23,8 @@ pub enum Node {
     Once(&'static str),
     /// The same, undone by a service that cancels the name whether it was called or not.
     Cancellable(&'static str),
+    /// Calls the service with this name; undone by what is given.
+    UndoneBy(&'static str, Box<Self>),
     /// Calls a service that is not undone.
     Plain(&'static str),
     /// Calls a service that only reads.
@@ -191,6 +193,14 @@ impl Builder {
                 let task = self.tasks[id.0 as usize].as_mut().expect("it was just put there");
                 let compensation = task.traits.compensation.as_mut().expect("it is undone");
                 compensation.capture = Some(capture);
+                id
+            }
+            Node::UndoneBy(name, undo) => {
+                let undo = self.body(*undo);
+                let id = self.undoable(name, "bar", false, None);
+                let task = self.tasks[id.0 as usize].as_mut().expect("it was just put there");
+                let compensation = task.traits.compensation.as_mut().expect("it is undone");
+                compensation.undo = Undo::Run(undo);
                 id
             }
             Node::Cancellable(name) => self.undoable(name, "cancel", true, None),

@@ -313,6 +313,21 @@ impl World {
         self.happen(Event::Resolved { effect: parked.effect, resolution });
     }
 
+    /// The calls that are under way, with their tickets.
+    pub fn calls(&self) -> Vec<(Ticket, Request)> {
+        let calls = self.open.iter().filter_map(|(ticket, command)| match command {
+            Command::Call { request, .. } => Some((*ticket, (**request).clone())),
+            _ => None,
+        });
+        calls.collect()
+    }
+
+    /// The call of a service that is under way.
+    pub fn call_of(&self, name: &str) -> Option<(Ticket, Request)> {
+        let is_it = |request: &Request| matches!(&request.target, Target::Catalog { name: called, .. } if called == name);
+        self.calls().into_iter().find(|(_, request)| is_it(request))
+    }
+
     /// The names of what was done, in order.
     pub fn done(&self) -> Vec<&str> {
         self.deeds.iter().map(|deed| deed.name.as_str()).collect()
