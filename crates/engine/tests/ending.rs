@@ -57,6 +57,25 @@ fn nobody_agrees_to_a_run_that_it_does_not_hold() {
     assert!((1..=3).all(|node| has_ended(&mut cluster, node)));
 }
 
+/// Whoever agrees is counted once, however often that arrives.
+#[test]
+fn an_agreement_that_arrives_twice_makes_no_majority() {
+    let program = program_of("one", &[("a", Provider::Keyed)]);
+    let mut cluster = Cluster::new(5, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 5));
+    cluster.run(Duration::from_millis(20));
+    (1..=3).for_each(|node| cluster.kill(node));
+    cluster.doubled = vec![kind::PAXOS, kind::PAXOS_OF_HOLDERS];
+    let call = cluster.call_of(5);
+    cluster.answer(5, call);
+    cluster.run(2 * SECOND);
+    assert!(0 < cluster.count(kind::PAXOS_OF_HOLDERS), "it was proposed");
+    assert!(![4, 5].into_iter().any(|node| has_ended(&mut cluster, node)), "two of five agree");
+    cluster.revive(1);
+    cluster.run(3 * SECOND);
+    assert!([1, 4, 5].into_iter().all(|node| has_ended(&mut cluster, node)));
+}
+
 /// The proposal is lost, the end is not.
 #[test]
 fn a_proposal_that_is_lost_is_made_again() {

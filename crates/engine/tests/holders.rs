@@ -1,10 +1,12 @@
 //! Which nodes hold an execution, and what two nodes do that are asked for the same one.
 
+mod cluster;
 mod driver;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use cluster::{kind, kind_of};
 use driver::{START, call, id, program, start_of, text};
 use outlast_engine::{
     Action, Ask, Caller, Definition, Engine, EngineOptions, Input, Refusal, Reply, StartAsk,
@@ -98,6 +100,21 @@ impl Nodes {
         }
     }
 
+    /// Delivers all that was sent until a node is told that others hold an execution on other terms;
+    /// gives that, undelivered, and who says so.
+    fn until_told_otherwise(&mut self, node: NodeId) -> (NodeId, Vec<u8>) {
+        for _ in 0..20 {
+            while let Some((from, to, message)) = self.sent.pop_front() {
+                if to == node && kind_of(&message) == kind::OTHERWISE {
+                    return (from, message);
+                }
+                self.step(to, Input::Received { from, message });
+            }
+            self.tick();
+        }
+        panic!("{node:?} is not told so");
+    }
+
     /// Lets a node neither speak nor hear, or lets it again.
     fn cut_off(&mut self, node: NodeId, cut: bool) {
         self.cut.clear();
@@ -109,11 +126,16 @@ impl Nodes {
     /// Time goes by, long enough for whoever is silent to be missed.
     fn wait(&mut self) {
         for _ in 0..20 {
-            self.now = self.now.after(std::time::Duration::from_millis(100));
-            for node in self.engines.keys().copied().collect::<Vec<_>>() {
-                self.step(node, Input::AlarmRang);
-            }
+            self.tick();
             self.deliver();
+        }
+    }
+
+    /// A moment goes by.
+    fn tick(&mut self) {
+        self.now = self.now.after(std::time::Duration::from_millis(100));
+        for node in self.engines.keys().copied().collect::<Vec<_>>() {
+            self.step(node, Input::AlarmRang);
         }
     }
 
@@ -388,6 +410,62 @@ fn a_node_that_is_told_other_terms_than_it_has_takes_over_those_of_whoever_has_b
     for node in held.clone() {
         assert_eq!(nodes.holders(node, id(number)), Some(held.clone()));
     }
+}
+
+/// Node 1 joins after an execution was begun, of which one of its holders has not heard because it is cut
+/// off. That one is asked for it again, begins it on the terms that are right now, and is let in again.
+/// Gives that node, and who holds the execution.
+fn begun_twice() -> (Nodes, ExecutionId, NodeId, Vec<NodeId>) {
+    let flow = flow();
+    let cases = (1..=50).flat_map(|number| (2..=5).map(move |node| (number, NodeId(node))));
+    for (number, late) in cases {
+        // One alone does not go on.
+        let survival = Some(Survival::new(Strategy::Passive, 3));
+        let wanted = StartAsk { survival, ..start(&flow, id(number), 3) };
+        let mut nodes = defined(2..=5, &flow);
+        nodes.cut_off(late, true);
+        let first = starter(&mut nodes, &wanted);
+        let held = nodes.holders(first, id(number)).unwrap();
+        nodes.join(NodeId(1));
+        nodes.define(NodeId(1), &flow);
+        nodes.deliver();
+        nodes.wait();
+        nodes.send(late, ask(wanted));
+        let then = nodes.holders_here(late, id(number)).unwrap_or_default();
+        let is_told = then.contains(&first) && then.last() != Some(&late);
+        if first != late && held.contains(&late) && then != held && is_told {
+            nodes.cut_off(late, false);
+            return (nodes, id(number), late, held);
+        }
+    }
+    panic!("there is no such id");
+}
+
+/// The holders of an execution come to hold it on the same terms.
+fn hold_it_alike(nodes: &mut Nodes, id: ExecutionId, held: &[NodeId]) {
+    nodes.wait();
+    for node in held {
+        assert_eq!(nodes.holders(*node, id), Some(held.to_vec()), "{node:?}");
+    }
+}
+
+#[test]
+fn that_others_hold_it_on_other_terms_is_said_again_if_it_is_lost() {
+    let (mut nodes, id, late, held) = begun_twice();
+    drop(nodes.until_told_otherwise(late));
+    hold_it_alike(&mut nodes, id, &held);
+}
+
+#[test]
+fn that_others_hold_it_on_other_terms_changes_nothing_the_second_time() {
+    let (mut nodes, id, late, held) = begun_twice();
+    let (from, message) = nodes.until_told_otherwise(late);
+    nodes.step(late, Input::Received { from, message: message.clone() });
+    assert_eq!(nodes.holders_here(late, id), Some(held.clone()));
+    let position = nodes.engines[&late].position();
+    nodes.step(late, Input::Received { from, message });
+    assert_eq!(nodes.engines[&late].position(), position, "nothing is written down for it");
+    hold_it_alike(&mut nodes, id, &held);
 }
 
 #[test]

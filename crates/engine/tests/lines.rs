@@ -8,7 +8,7 @@ use std::time::Duration;
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::{id, service_of};
 use outlast_engine::{
-    Action, Ask, Input, ParkedFilter, Phase, Reply, Strategy, Subject, Survival, Which,
+    Action, Ask, Condition, Input, ParkedFilter, Phase, Reply, Strategy, Subject, Survival, Which,
 };
 use outlast_lineage::ExecutionId;
 use outlast_workflow::{Request, Resolution, Ticket};
@@ -101,18 +101,133 @@ fn an_answer_that_comes_after_its_line_was_lost_says_how_to_undo() {
 }
 
 /// The same, but the answer comes when the node knows that another line counts, and does not have it
-/// yet.
+/// yet: it is told of the decision, and the state does not arrive.
 #[test]
 fn an_answer_that_comes_while_its_node_waits_for_another_line_is_not_forgotten() {
     let (mut cluster, b) = lost_line(Provider::Keyless);
     cluster.heal();
-    cluster.mute = vec![(3, kind::REPLICA)];
+    cluster.mute = vec![(1, kind::REPLICA), (2, kind::REPLICA)];
     cluster.run(SECOND);
+    assert_eq!(told(&mut cluster, 3).0, Phase::Compensating);
+    assert_ne!(cluster.node(3).show(id(1)).summary.condition, Condition::Completed);
     cluster.answer(3, b);
     cluster.pass();
     assert_eq!(cluster.open(3), [""; 0], "it does not go on by itself");
     cluster.mute.clear();
     assert_eq!(names(&cluster.run_answering(2 * SECOND)), [(3, "undo b")]);
+}
+
+/// All three nodes go on apart: node 3 does `a`, `b` and `c`, node 2 goes on from what node 3 had after
+/// `a`, and node 1, which knows of nothing, comes to the end first. Gives the calls under way at 2 and 3.
+fn three_lines() -> (Cluster, [(ExecutionId, Ticket, Request); 2]) {
+    let calls = ["a", "b", "c"].map(|name| (name, Provider::Keyless));
+    let program = program_of("abc", &calls);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), survival());
+    cluster.pass();
+    cluster.cut(1, &[2, 3]);
+    let a = cluster.call_of(3);
+    cluster.answer(3, a);
+    // Longer than quick states linger: node 2 hears of it.
+    cluster.run(Duration::from_millis(20));
+    cluster.cut(2, &[3]);
+    cluster.run(3 * SECOND);
+    for name in ["a", "b", "c"] {
+        let call = cluster.call_of(1);
+        assert_eq!(cluster.answer(1, call), name);
+        cluster.pass();
+    }
+    let calls = [2, 3].map(|node| {
+        let b = cluster.call_of(node);
+        assert_eq!(cluster.answer(node, b), "b");
+        cluster.pass();
+        cluster.call_of(node)
+    });
+    (cluster, calls)
+}
+
+/// Seen in the paper's experiment: a node that was allowed to undo another effect of a lost line while it
+/// undid the first took it for one that never was, because the line was not told of it yet.
+#[test]
+fn an_effect_that_its_line_is_not_told_of_yet_has_not_become_void() {
+    let (mut cluster, [c_of_2, c_of_3]) = three_lines();
+    cluster.heal();
+    cluster.run(SECOND);
+    cluster.answer(2, c_of_2);
+    cluster.answer(3, c_of_3);
+    cluster.run(SECOND);
+    let undo = cluster.call_of(3);
+    assert_eq!(service_of(&undo.2), "undo c");
+    for name in ["undo c", "undo b"] {
+        let call = cluster.call_of(2);
+        assert_eq!(cluster.answer(2, call), name);
+        if name == "undo c" {
+            cluster.pass();
+        }
+    }
+    // Nothing of node 2 started from `a` any more, so node 3 may undo it; and the line of node 3, which
+    // is about to be told so, hears that `c` is undone.
+    cluster.hand_over(2, 3);
+    cluster.answer(3, undo);
+    assert_eq!(names(&cluster.run_answering(SECOND)), [(3, "undo b"), (3, "undo a")]);
+}
+
+/// Node 3 has done `a` when it is cut off; node 2 does the same by the same key, and its run is decided
+/// on. Then node 2 is lost for good, and cannot say that this is one effect.
+#[test]
+fn what_a_decided_run_did_by_the_same_key_is_not_undone_though_its_author_is_gone() {
+    let program = program_of("ab", &[("a", Provider::Keyed), ("b", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), survival());
+    cluster.run(Duration::from_millis(20));
+    let a = cluster.call_of(3);
+    cluster.cut(3, &[1, 2]);
+    cluster.answer(3, a);
+    cluster.pass();
+    let b = cluster.call_of(3);
+    assert_eq!(names(&cluster.run_answering(3 * SECOND)), [(2, "a"), (2, "b")]);
+    cluster.lose(2);
+    cluster.heal();
+    cluster.run(SECOND);
+    cluster.answer(3, b);
+    assert_eq!(names(&cluster.run_answering(3 * SECOND)), []);
+    let detail = cluster.node(3).show(id(1));
+    assert_eq!(detail.summary.condition, Condition::Completed);
+    assert_eq!(detail.summary.holders, None, "it is settled and forgotten");
+}
+
+/// Two callers start one id, on two sides of a cut, with different inputs and workflows. Whose line is
+/// decided on, its input and workflow count everywhere.
+#[test]
+fn a_state_that_is_taken_over_says_what_was_started() {
+    let ours = program_of("ours", &[("a", Provider::Keyed)]);
+    let theirs = program_of("theirs", &[("b", Provider::Keyed), ("c", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &ours);
+    (1..=3).for_each(|node| drop(cluster.node(node).define(&theirs)));
+    cluster.cut(3, &[1, 2]);
+    let our_start = cluster.start_with(&ours, id(1), "our input");
+    let their_start = cluster.start_with(&theirs, id(1), "their input");
+    cluster.node(3).send(our_start.clone());
+    cluster.node(2).send(their_start.clone());
+    cluster.pass();
+    let a = cluster.call_of(3);
+    assert_eq!(names(&cluster.run_answering(3 * SECOND)), [(2, "b"), (2, "c")]);
+    cluster.heal();
+    cluster.run(SECOND);
+    cluster.answer(3, a);
+    cluster.run(SECOND);
+    for _ in 0..2 {
+        let detail = cluster.node(3).show(id(1));
+        assert_eq!(detail.summary.workflow, "theirs");
+        assert_eq!(detail.input, driver::text("their input"));
+        let again = cluster.node(3).ask(their_start.clone());
+        assert!(matches!(again, Reply::Started { new: false, .. }), "{again:?}");
+        let other = cluster.node(3).ask(our_start.clone());
+        assert!(matches!(other, Reply::Refused(_)), "{other:?}");
+        cluster.kill(3);
+        cluster.revive(3);
+        cluster.run(SECOND);
+    }
 }
 
 /// What waited for a decision when its line was lost never left: nobody is asked to undo it, or to

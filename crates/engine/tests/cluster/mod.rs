@@ -2,11 +2,11 @@
 //! on by hand: for step tests of what several engines do.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_engine::{Ask, EngineOptions, Input, StartAsk, Survival, WorkflowVersion};
+use outlast_engine::{Ask, EngineOptions, Input, StartAsk, Strategy, Survival, WorkflowVersion};
 use outlast_expressions::Value;
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::program::{
@@ -30,6 +30,8 @@ pub(crate) struct Cluster {
     down: BTreeSet<u64>,
     /// Nodes whose envelopes of a kind are lost.
     pub(crate) mute: Vec<(u64, u8)>,
+    /// Kinds of envelopes that arrive twice.
+    pub(crate) doubled: Vec<u8>,
 }
 
 impl Cluster {
@@ -42,6 +44,7 @@ impl Cluster {
             delivered: Vec::new(),
             down: BTreeSet::new(),
             mute: Vec::new(),
+            doubled: Vec::new(),
         };
         let all: BTreeSet<NodeId> = (1..=count).map(NodeId).collect();
         for node in &mut cluster.nodes {
@@ -72,6 +75,13 @@ impl Cluster {
     ) -> outlast_engine::Reply {
         let highest = self.nodes.len() as u64;
         self.node(highest).ask(start_of(program, id, survival))
+    }
+
+    /// What starts an execution with an input on all nodes.
+    pub(crate) fn start_with(&self, program: &Program, id: ExecutionId, input: &str) -> Ask {
+        let survival = Survival::new(Strategy::PartitionTolerant, self.nodes.len());
+        let Ask::Start(start) = start_of(program, id, survival) else { unreachable!() };
+        Ask::Start(Box::new(StartAsk { input: text(input), ..*start }))
     }
 
     /// Cuts a node off from all others, or some of them.
@@ -135,9 +145,35 @@ impl Cluster {
                 continue;
             }
             self.delivered.push((from, to, kind));
+            if self.doubled.contains(&kind) {
+                let message = message.clone();
+                self.node(to).step(Input::Received { from: NodeId(from), message });
+            }
             self.node(to).step(Input::Received { from: NodeId(from), message });
         }
         panic!("the nodes never stop talking");
+    }
+
+    /// Hands a node what another one has sent it, and leaves it no time to do what follows from that.
+    pub(crate) fn hand_over(&mut self, from: u64, to: u64) {
+        self.work();
+        let sent = std::mem::take(&mut self.node(from).sent);
+        let (handed, rest) = sent.into_iter().partition(|(receiver, _)| receiver.0 == to);
+        self.node(from).sent = rest;
+        let handed: VecDeque<_> = handed;
+        for (_, message) in handed {
+            self.node(to).step(Input::Received { from: NodeId(from), message });
+        }
+    }
+
+    /// A node is lost for good, and all others are told so.
+    pub(crate) fn lose(&mut self, node: u64) {
+        self.kill(node);
+        let left = (1..=self.nodes.len() as u64).filter(|it| !self.down.contains(it)).map(NodeId);
+        let left: BTreeSet<NodeId> = left.collect();
+        for id in &left {
+            self.node(id.0).step(Input::PeersKnown(left.clone()));
+        }
     }
 
     /// Lets time go on; calls are left unanswered.
@@ -224,11 +260,12 @@ pub(crate) mod kind {
     pub(crate) const BEGIN: u8 = 1;
     pub(crate) const REPLICA: u8 = 4;
     pub(crate) const PAXOS: u8 = 5;
+    pub(crate) const OTHERWISE: u8 = 11;
     pub(crate) const PAXOS_OF_HOLDERS: u8 = 15;
 }
 
 /// Which variant an envelope is: behind the version, the first element of an array of two.
-fn kind_of(message: &[u8]) -> u8 {
+pub(crate) fn kind_of(message: &[u8]) -> u8 {
     let mut decoder = minicbor::Decoder::new(&message[1..]);
     decoder.array().unwrap();
     decoder.u8().unwrap()

@@ -177,8 +177,11 @@ impl Engine {
         begin: Option<Box<Begin>>,
     ) {
         let Some(holding) = self.holding(id) else { return };
-        let is_peer = holding.terms.members.contains(&from);
-        if !is_peer || !holding.is_untouched() {
+        let members = &holding.terms.members;
+        let is_peer = members.contains(&from);
+        // What arrives twice says the second time what is so already.
+        let is_same = begin.as_ref().is_some_and(|begin| begin.terms.members == *members);
+        if !is_peer || is_same || !holding.is_untouched() {
             return;
         }
         let nodes = begin.as_ref().map_or_else(|| vec![from], |it| it.terms.members.clone());
