@@ -233,7 +233,9 @@ pub(crate) fn exit_of(condition: &str) -> Exit {
     }
 }
 
-/// The data directory given, or where a node on this machine keeps it.
+/// The data directory given, or the one that OUTLAST_DATA names, or where a node on this machine keeps
+/// it. A variable that is set to nothing names none, which is why it is not left to the command line's
+/// parser.
 pub(crate) fn data_directory(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let said = std::env::var_os("OUTLAST_DATA").filter(|path| !path.is_empty());
     match given.map(Path::to_owned).or_else(|| said.map(PathBuf::from)) {

@@ -2,12 +2,18 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use outlast_node::cluster::{self, Cluster, JoinToken};
-use outlast_node::transport::{Settings, is_address};
+use anyhow::Context as _;
+use outlast_lineage::NodeId;
+use outlast_node::cluster::{self, Cluster, ClusterError, JoinToken};
+use outlast_node::transport::{ClusterId, Settings, is_address};
 use outlast_node::{NodeHandle, Relay, data, random};
 
 use crate::exit::Failure;
+
+/// How long to wait before whoever did not answer is asked again.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// How a node reaches others of its cluster, and they it.
 #[derive(clap::Args)]
@@ -21,6 +27,9 @@ pub(crate) struct ClusterArguments {
     /// Join a cluster: the address of the node that gave out the token [default: those in the token]
     #[arg(long, value_name = "HOST:PORT", requires = "token")]
     join: Vec<String>,
+    /// For how long a node that is to join tries again if nobody answers
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    join_wait: u64,
     /// The token to join with, which `outlast cluster invite` prints; nothing happens if the node has
     /// joined already
     #[arg(long, env = "OUTLAST_JOIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
@@ -49,12 +58,42 @@ impl ClusterArguments {
             token.parse().map_err(|error| Failure::usage(format!("--token: {error}")))?;
         let (lock, meta) = prepared(directory)?;
         let was_member = cluster::is_member(directory);
-        let cluster = cluster::join(directory, meta.node, &token, &self.join).await?;
+        let cluster = self.join_in_time(directory, meta.node, &token).await?;
         drop(lock);
         if !was_member {
             eprintln!("joined cluster {cluster}");
         }
         Ok(())
+    }
+
+    /// Joins as soon as somebody answers: nodes that are started together come up in any order.
+    async fn join_in_time(
+        &self,
+        directory: &Path,
+        node: NodeId,
+        token: &JoinToken,
+    ) -> anyhow::Result<ClusterId> {
+        let wait = Duration::from_secs(self.join_wait);
+        let deadline = Instant::now() + wait;
+        let mut is_told = false;
+        loop {
+            let error = match cluster::join(directory, node, token, &self.join).await {
+                Ok(cluster) => return Ok(cluster),
+                Err(error) => error,
+            };
+            if !matches!(&error, ClusterError::NotJoined(why) if why.may_pass()) {
+                return Err(error.into());
+            }
+            if deadline <= Instant::now() {
+                let waited = format!("nobody answered for {wait:?}, which --join-wait allows");
+                return Err(error).context(waited);
+            }
+            if !std::mem::replace(&mut is_told, true) {
+                let why = anyhow::Error::from(error);
+                eprintln!("waiting up to {wait:?} for a member of the cluster to answer: {why:#}");
+            }
+            tokio::time::sleep(ASKED_AGAIN_AFTER).await;
+        }
     }
 
     /// Connects a node to the others, if it is in a cluster.

@@ -1,6 +1,7 @@
 //! `outlast cluster` and joining, with real processes on loopback.
 
 use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -12,6 +13,8 @@ use tempfile::TempDir;
 
 /// Longer than anything here takes, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Any ports that are free.
+const PORTS: [&str; 4] = ["--listen", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0"];
 
 fn outlast(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
@@ -50,14 +53,12 @@ impl Node {
     }
 
     fn launch(data: &Path, command: &mut Command) -> Self {
-        let mut child = command
-            .args(["--listen", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0", "--json"])
-            .arg("--data")
-            .arg(data)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        Self::read(command.args(PORTS).arg("--json").arg("--data").arg(data), data)
+    }
+
+    /// Runs a command that starts a node, and waits until it has said where it is.
+    fn read(command: &mut Command, data: &Path) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut reader = BufReader::new(child.stdout.take().unwrap());
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
@@ -149,6 +150,66 @@ fn a_join_token_that_is_set_to_nothing_says_nothing() {
     let refused = refused.unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(text(&refused.stderr).contains("give a token"), "{refused:?}");
+}
+
+#[test]
+fn a_data_directory_that_is_set_to_nothing_says_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = outlast(&["node", "--json"]);
+    command.env("OUTLAST_DATA", "").env("XDG_STATE_HOME", folder.path());
+    let node = Node::read(command.args(PORTS), &folder.path().join("outlast").join("node"));
+    assert_eq!(Path::new(node.said["data"].as_str().unwrap()), node.data);
+    let mut asked = outlast(&["token"]);
+    let token = asked.env("OUTLAST_DATA", "").env("XDG_STATE_HOME", folder.path()).output();
+    let kept = std::fs::read_to_string(node.data.join("token")).unwrap();
+    assert_eq!(text(&token.unwrap().stdout).trim(), kept.trim());
+    let none = outlast(&["node", "--data", ""]).output().unwrap();
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+}
+
+/// An address at which so many callers are turned away before the rest gets through to a node.
+fn door(closed_for: usize, node: Option<String>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for caller in listener.incoming().skip(closed_for).flatten() {
+            let Some(node) = &node else { continue };
+            let callee = TcpStream::connect(node).unwrap();
+            let (back, forth) = (callee.try_clone().unwrap(), caller.try_clone().unwrap());
+            thread::spawn(move || std::io::copy(&mut &caller, &mut &callee));
+            thread::spawn(move || std::io::copy(&mut &back, &mut &forth));
+        }
+    });
+    address
+}
+
+#[test]
+fn a_joiner_that_nobody_answers_asks_again() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let token = first.invite(&[])["token"].as_str().unwrap().to_owned();
+    let door = door(2, Some(first.said["clusterAddress"].as_str().unwrap().to_owned()));
+    let arguments = ["--join", &door, "--token", &token];
+    let second = Node::start(&directory.path().join("second"), &arguments);
+    assert_eq!(first.said["cluster"], second.said["cluster"]);
+}
+
+#[test]
+fn a_joiner_says_what_it_waits_for_and_gives_up_in_the_end() {
+    let (directory, data) = founded();
+    let token = Node::start(&data, &[]).invite(&[])["token"].as_str().unwrap().to_owned();
+    let door = door(0, None);
+    let given_up = outlast(&["node", "--join", &door, "--token", &token, "--join-wait", "1"])
+        .args(PORTS)
+        .arg("--data")
+        .arg(directory.path().join("second"))
+        .output()
+        .unwrap();
+    assert_eq!(given_up.status.code(), Some(1), "{given_up:?}");
+    let said = text(&given_up.stderr);
+    assert!(said.contains("waiting up to 1s for a member of the cluster to answer"), "{said}");
+    assert!(said.contains("nobody answered for 1s"), "{said}");
+    assert!(said.contains(&door), "{said}");
 }
 
 #[test]

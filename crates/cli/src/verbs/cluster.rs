@@ -30,8 +30,9 @@ pub(crate) struct Arguments {
 enum Task {
     /// Make a cluster whose first member is the node of a data directory; the node must be stopped
     Init {
-        /// The node's data directory; made if it is not there [default: where `outlast node` keeps it]
-        #[arg(long, env = "OUTLAST_DATA", value_name = "DIR")]
+        /// The node's data directory; made if it is not there [env: OUTLAST_DATA] [default: where
+        /// `outlast node` keeps it]
+        #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
         /// Print the cluster and the node as JSON
         #[arg(long)]

@@ -10,10 +10,11 @@ use outlast_node::http::{self, read_token, rotate_token};
 use outlast_node::{Configuration, Node, NodeHandle, Stopped};
 use serde_json::json;
 
+use crate::client::data_directory;
 use crate::exit::{Exit, Failure};
 use crate::joining::{ClusterArguments, describe};
 use crate::services::ServiceArguments;
-use crate::{directories, log, signals};
+use crate::{log, signals};
 
 /// How long the runtime may take to end what is under way.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
@@ -28,8 +29,8 @@ Examples:
 
 The token that requests must show is printed at the first start; `outlast token` prints it again.")]
 pub(crate) struct Arguments {
-    /// Where the node keeps everything [default: $XDG_STATE_HOME/outlast/node]
-    #[arg(long, env = "OUTLAST_DATA", value_name = "DIR")]
+    /// Where the node keeps everything [env: OUTLAST_DATA] [default: $XDG_STATE_HOME/outlast/node]
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Where to listen; port 0 takes any free one
     #[arg(long, default_value = "127.0.0.1:7180", value_name = "ADDRESS")]
@@ -65,10 +66,7 @@ pub(crate) struct Arguments {
 /// Runs a node until it is told to end or its storage fails.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     log::start("info");
-    let directory = match &arguments.data {
-        Some(directory) => directory.clone(),
-        None => directories::node()?,
-    };
+    let directory = data_directory(arguments.data.as_deref())?;
     let mut configuration = Configuration::new(&directory);
     arguments.services.apply(&mut configuration)?;
     if let Some(days) = arguments.keep_days {

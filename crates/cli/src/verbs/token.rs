@@ -17,8 +17,8 @@ Examples:
   OUTLAST_TOKEN=$(outlast token --data DIR) outlast ps
   outlast token --rotate                          a new one; the one before is worth nothing")]
 pub(crate) struct Arguments {
-    /// The node's data directory [default: where `outlast node` keeps it]
-    #[arg(long, env = "OUTLAST_DATA", value_name = "DIR")]
+    /// The node's data directory [env: OUTLAST_DATA] [default: where `outlast node` keeps it]
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Make a new one, which takes the place of the one before at once
     #[arg(long)]

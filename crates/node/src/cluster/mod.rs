@@ -143,6 +143,19 @@ pub enum NotJoined {
     Nonsense,
 }
 
+impl NotJoined {
+    /// Whether nobody answered: that may be different in a moment. Who is not the inviter will not
+    /// become it.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { source, .. } => {
+                !matches!(source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::Other)
+            }
+            Self::NoAddress | Self::Refused(_) | Self::Nonsense => false,
+        }
+    }
+}
+
 impl ClusterError {
     fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_owned(), source }

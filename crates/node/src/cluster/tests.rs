@@ -166,9 +166,10 @@ fn an_impostor_does_not_get_to_see_the_secret() {
         let token = one.invite(HOUR).unwrap().token;
         let at = other.transport().advertised();
         let joined = join(second.path(), second.node, &token, at).await;
-        let unreachable =
-            matches!(joined, Err(ClusterError::NotJoined(NotJoined::Unreachable { .. })));
-        assert!(unreachable, "{joined:?}");
+        let Err(ClusterError::NotJoined(why @ NotJoined::Unreachable { .. })) = joined else {
+            panic!("it was not the inviter: {joined:?}")
+        };
+        assert!(!why.may_pass(), "asking an impostor again is of no use: {why:?}");
         assert_eq!(other.transport().statistics().joining, 0);
         // The token is still good.
         second.join(&token).await.unwrap();
