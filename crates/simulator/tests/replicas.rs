@@ -103,7 +103,9 @@ fn a_primary_whose_disk_stands_still_is_replaced() {
         let world = world(options(3, &["slow-disk@0.03+0.5:3=50000"]), line(30, &survival, true));
         let finding = checkers::everything_that_always_holds(&world);
         assert_eq!(finding, Ok(()), "{survival:?}\n{}", world.trace);
-        assert!(world.elapsed() < Duration::from_secs(6), "{:?}\n{}", world.elapsed(), world.trace);
+        // The client asks again every five seconds, at first perhaps where nothing moves.
+        let elapsed = world.elapsed();
+        assert!(elapsed < Duration::from_secs(11), "{elapsed:?}\n{}", world.trace);
     }
 }
 

@@ -8,6 +8,9 @@
 //! The lowest round of all belongs to the highest member alone: nothing can have been accepted before
 //! it, so it needs no promises, and a decision without a duel takes one exchange instead of two.
 //!
+//! A proposer has accepted its value before it asks anyone to. Where two members are a quorum, each
+//! who accepts therefore knows that the value is decided, and need not be told.
+//!
 //! Invariants:
 //! - A member's own round lives only while its own promise is that round's ballot.
 //! - A promise and an accepted ballot never fall; a decision never changes.
@@ -26,6 +29,9 @@ pub use message::{Ballot, Message, Record, VALUE_BYTES_MAX, Value, ValueTooLong,
 
 /// How often a pause doubles at most: a duel ends long before, an outage should not end in silence.
 const DOUBLINGS_MAX: u32 = 6;
+
+/// After which part of its patience a proposer tells those who should know a decision by themselves.
+const HASTE: u32 = 4;
 
 /// The lowest round: only the highest member uses it, once, and nobody need promise it anything.
 const FIRST_ROUND: u64 = 0;
@@ -277,6 +283,9 @@ impl Paxos {
     }
 
     fn count_acceptance(&mut self, now: Time, from: NodeId, ballot: Ballot) -> Vec<Output> {
+        if self.two_decide() {
+            self.unaware.remove(&from);
+        }
         if self.record.promised != Some(ballot) {
             return Vec::new();
         }
@@ -291,10 +300,16 @@ impl Paxos {
         if accepted.len() < self.quorum() {
             return Vec::new();
         }
-        let value = value.clone();
+        let (value, accepted) = (value.clone(), accepted.clone());
         let decided = self.decide(value.clone());
         // A quorum has it on disk: that it is decided is true whether it is written down here or not.
-        let mut outputs = self.announce(now);
+        let mut outputs = match self.two_decide() {
+            // Whoever has not accepted it yet is about to, and will know.
+            true => {
+                self.announce_later(now, self.patience / HASTE, &accepted).into_iter().collect()
+            }
+            false => self.announce(now),
+        };
         outputs.extend([decided, Output::Decided(value)]);
         outputs
     }
@@ -320,13 +335,24 @@ impl Paxos {
             return vec![refusal];
         }
         let mut outputs = self.yield_to(now, ballot);
+        let answer = Output::Send { to: from, message: Message::Accepted { ballot } };
+        if self.two_decide() {
+            let value = vote.value.clone();
+            (self.record.promised, self.record.accepted) = (Some(ballot), Some(vote));
+            outputs.extend([self.decide(value.clone()), answer, Output::Decided(value)]);
+            // The proposer may never hear that it is. Whoever knows sees to it that all do.
+            outputs.extend(self.announce_later(
+                now,
+                self.patience.saturating_mul(4),
+                &BTreeSet::new(),
+            ));
+            return outputs;
+        }
         if self.record.accepted.as_ref().map(|accepted| accepted.ballot) != Some(ballot) {
-            self.record.promised = Some(ballot);
-            self.record.accepted = Some(vote);
+            (self.record.promised, self.record.accepted) = (Some(ballot), Some(vote));
             outputs.push(Output::Persist(self.record.clone()));
         }
-        outputs.push(Output::Send { to: from, message: Message::Accepted { ballot } });
-        outputs.push(self.decision_timer(now));
+        outputs.extend([answer, self.decision_timer(now)]);
         outputs
     }
 
@@ -373,6 +399,18 @@ impl Paxos {
         self.spread(now)
     }
 
+    /// Tells everyone the decision who does not know it by then.
+    fn announce_later(
+        &mut self,
+        now: Time,
+        pause: Duration,
+        aware: &BTreeSet<NodeId>,
+    ) -> Option<Output> {
+        self.unaware = self.others().filter(|member| !aware.contains(member)).collect();
+        let (timer, at) = (Timer::AcknowledgementsOverdue, now.after(pause));
+        (!self.unaware.is_empty()).then_some(Output::SetTimer { timer, at })
+    }
+
     /// What stands against taking part in a ballot: a decision, or a higher promise.
     fn refusal(&self, to: NodeId, ballot: Ballot) -> Option<Output> {
         if self.record.decided.is_some() {
@@ -412,6 +450,11 @@ impl Paxos {
 
     fn others(&self) -> impl Iterator<Item = NodeId> {
         self.members.iter().copied().filter(|member| *member != self.me)
+    }
+
+    /// Whether a proposer and one other are a quorum.
+    fn two_decide(&self) -> bool {
+        self.quorum() <= 2
     }
 
     fn quorum(&self) -> usize {

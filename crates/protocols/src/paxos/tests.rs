@@ -33,6 +33,11 @@ fn member(me: u64) -> Paxos {
     Paxos::new(NodeId(me), members(), PATIENCE)
 }
 
+/// A member of four, of whom two are no quorum.
+fn one_of_four(me: u64) -> Paxos {
+    Paxos::new(NodeId(me), (1..=4).map(NodeId).collect(), PATIENCE)
+}
+
 fn restored(me: u64, record: Record) -> Paxos {
     Paxos::restored(NodeId(me), members(), PATIENCE, record)
 }
@@ -151,18 +156,57 @@ fn takes_over_the_value_of_the_highest_accepted_ballot() {
 /// eventually accept the proposal. Thus, a majority can decide".
 #[test]
 fn decides_once_a_quorum_has_accepted() {
-    let mut paxos = accepting();
+    let mut paxos = one_of_four(1);
+    paxos.step(NOW, Input::Propose(value("a")));
+    for node in [2, 3] {
+        receive(&mut paxos, node, promised(1, 1, None));
+    }
+    assert_eq!(receive(&mut paxos, 2, accepted(1, 1)), []);
     let outputs = receive(&mut paxos, 3, accepted(1, 1));
     let expected = [
         // What a quorum has accepted need not wait for the disk of whoever counted.
         send(2, decide("a")),
         send(3, decide("a")),
+        send(4, decide("a")),
         timer(Timer::AcknowledgementsOverdue, PATIENCE),
         persist(ballot(1, 1), Some(vote(1, 1, "a")), Some(value("a"))),
         Output::Decided(value("a")),
     ];
     assert_eq!(outputs, expected);
     assert_eq!(paxos.decided(), Some(&value("a")));
+}
+
+#[test]
+fn where_two_are_a_quorum_whoever_accepts_knows_the_decision() {
+    let mut paxos = member(2);
+    let outputs = receive(&mut paxos, 1, accept(1, 1, "a"));
+    let expected = [
+        persist(ballot(1, 1), Some(vote(1, 1, "a")), Some(value("a"))),
+        send(1, accepted(1, 1)),
+        Output::Decided(value("a")),
+        timer(Timer::AcknowledgementsOverdue, PATIENCE * 4),
+    ];
+    assert_eq!(outputs, expected);
+    // Its proposer may be gone: then nobody else tells the third.
+    let outputs = fire(&mut paxos, Timer::AcknowledgementsOverdue);
+    assert_eq!(outputs[..2], [send(1, decide("a")), send(3, decide("a"))]);
+}
+
+#[test]
+fn where_two_are_a_quorum_a_proposer_tells_only_those_who_have_not_accepted() {
+    let mut paxos = accepting();
+    let outputs = receive(&mut paxos, 3, accepted(1, 1));
+    let expected = [
+        timer(Timer::AcknowledgementsOverdue, PATIENCE / 4),
+        persist(ballot(1, 1), Some(vote(1, 1, "a")), Some(value("a"))),
+        Output::Decided(value("a")),
+    ];
+    assert_eq!(outputs, expected);
+    let mut silent = paxos.clone();
+    let told = [send(2, decide("a")), timer(Timer::AcknowledgementsOverdue, PATIENCE)];
+    assert_eq!(fire(&mut silent, Timer::AcknowledgementsOverdue), told);
+    assert_eq!(receive(&mut paxos, 2, accepted(1, 1)), []);
+    assert_eq!(fire(&mut paxos, Timer::AcknowledgementsOverdue), [], "all have accepted");
 }
 
 #[test]
@@ -213,7 +257,7 @@ fn the_first_round_is_used_once_and_by_nobody_else() {
 
 #[test]
 fn promises_and_accepts_after_writing_it_down() {
-    let mut paxos = member(3);
+    let mut paxos = one_of_four(3);
     let outputs = receive(&mut paxos, 1, prepare(1, 1));
     let expected =
         [persist(ballot(1, 1), None, None), send(1, promised(1, 1, None)), decision_timer()];
@@ -309,7 +353,7 @@ fn a_late_answer_does_not_count_in_a_later_round() {
 
 #[test]
 fn a_doubled_request_is_answered_again_and_written_once() {
-    let mut paxos = member(3);
+    let mut paxos = one_of_four(3);
     receive(&mut paxos, 1, prepare(1, 1));
     let again = [send(1, promised(1, 1, None)), decision_timer()];
     assert_eq!(receive(&mut paxos, 1, prepare(1, 1)), again);
