@@ -144,6 +144,12 @@ impl Custodial {
         all
     }
 
+    /// How many bytes of states and deltas it carries.
+    fn bytes_carried(&self) -> usize {
+        let states = self.adopted.iter().chain(self.remnants.iter().map(|(_, state)| state));
+        self.all_passed().chain(states).map(|bytes| 4 + bytes.len()).sum()
+    }
+
     /// All that the state went on by, oldest first.
     pub(crate) fn all_passed(&self) -> impl Iterator<Item = &ByteVec> {
         self.passed.iter().chain(&self.passed_then)
@@ -386,7 +392,11 @@ struct About {
 impl Record {
     /// Writes the record.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(BYTES_USUAL);
+        let carried = match &self.kind {
+            RecordKind::Custodial(custodial) => custodial.bytes_carried(),
+            _ => 0,
+        };
+        let mut bytes = Vec::with_capacity(BYTES_USUAL + carried);
         bytes.push(RECORD_VERSION);
         minicbor::encode(self, &mut bytes).expect("writing to memory does not fail");
         bytes

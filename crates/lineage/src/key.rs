@@ -4,6 +4,7 @@ use std::fmt;
 
 use minicbor::{Decode, Encode};
 
+use crate::digest::write_hexadecimal;
 use crate::{Digest, Digester, ExecutionId};
 
 /// Names one operation at a provider: execution, place in the flow, incarnation and request.
@@ -34,7 +35,7 @@ impl OperationKey {
 impl fmt::Display for OperationKey {
     /// 32 hexadecimal digits: what is sent as `Idempotency-Key`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_bytes()[..16].iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        write_hexadecimal(&self.0.as_bytes()[..16], formatter)
     }
 }
 

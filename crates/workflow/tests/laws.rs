@@ -394,7 +394,7 @@ fn send_away_and_back(world: &mut World) {
     let author = world.author;
     let cut = world.execution.cut(branch, epoch, vec![NodeId(2)], author);
     let Some((remote, advance)) = cut else { return };
-    world.copy.apply(&advance.delta);
+    world.copy.apply(advance.delta.clone());
     assert_eq!(world.copy, world.execution, "cutting is in its delta");
     let bytes = minicbor::to_vec(&remote).expect("a branch can be sent");
     let mut remote: Execution = minicbor::decode(&bytes).expect("a sent branch can be read");

@@ -135,7 +135,7 @@ fn what_it_saw_travels_with_a_branch_and_survives_a_restart() {
     let (epoch, author) = (Epoch(7), world.author);
     let cut = world.execution.cut(branch, epoch, vec![NodeId(2)], author);
     let (remote, advance) = cut.expect("the branch is here");
-    world.copy.apply(&advance.delta);
+    world.copy.apply(advance.delta.clone());
     let bytes = minicbor::to_vec(&remote).expect("a branch can be sent");
     let remote: Execution = minicbor::decode(&bytes).expect("a sent branch can be read");
     world.happen(Event::Returned { branch, epoch, remote: Box::new(remote) });

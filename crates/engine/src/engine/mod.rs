@@ -43,7 +43,7 @@ use crate::{
     Position, Record, RecordKind, Reply, Subject,
 };
 use certain::Certain;
-use custody::{Alarm, Passed, Peers, Word};
+use custody::{Alarm, Peers, Reading, Received, Word};
 pub(crate) use custody::{Begin, Forgetting, happenings_of};
 pub use custody::{REMNANT_TERMS, Spoken, Times};
 use definitions::Definitions;
@@ -93,8 +93,7 @@ pub struct Engine {
     custody_alarms: BTreeSet<(Time, ExecutionId, Alarm)>,
     /// Whose calls are answered at which address.
     addresses: BTreeMap<ExecutionId, ExecutionId>,
-    /// The delta of the message under way.
-    read: Vec<Passed>,
+    reading: Reading,
     /// Executions to be held here whose definitions are on their way.
     stashed: Vec<(NodeId, Begin)>,
     /// Which definitions were given to which peers since they were last missed.
@@ -193,7 +192,12 @@ impl Engine {
                 let result = self.admit_result(execution, result);
                 self.take(&mut step, execution, Event::Evaluated { ticket, result });
             }
-            Input::Received { from, message } => self.receive(&mut step, from, &message),
+            Input::Received { from, message } => {
+                if self.receive(&mut step, from, &message) == Received::Heartbeat {
+                    // It makes nothing due earlier, and there are more of them than of all else.
+                    return step.outputs;
+                }
+            }
             Input::PeersKnown(others) => self.know_peers(&mut step, &others),
             Input::PeersMet(others) => self.meet_peers(&mut step, &others),
             Input::PeersRemoved(removed) => self.remove_peers(&mut step, &removed),

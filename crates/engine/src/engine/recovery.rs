@@ -11,7 +11,7 @@ use outlast_lineage::{Epoch, ExecutionId, Time};
 use outlast_workflow::{Author, Command, Execution, Program};
 
 use super::certain::Certain;
-use super::custody::{Custody, Peers, Stored};
+use super::custody::{Custody, Peers, Reading, Stored};
 use super::definitions::Definitions;
 use super::entry::{Entry, Header, State};
 use super::events::Events;
@@ -138,7 +138,7 @@ impl Engine {
             custodies: BTreeSet::new(),
             custody_alarms: BTreeSet::new(),
             addresses: BTreeMap::new(),
-            read: Vec::new(),
+            reading: Reading::default(),
             stashed: Vec::new(),
             given: BTreeSet::new(),
             tidying: false,
@@ -334,7 +334,7 @@ impl Recovery<'_> {
         if !self.is_saved(Subject::Execution(id), position) {
             if self.engine.wake(id) {
                 let entry = self.engine.roster.known(id);
-                entry.execution_mut().apply(&advanced.delta);
+                entry.execution_mut().apply(advanced.delta);
                 entry.cancel_wanted &= !advanced.received;
                 if let Some(Custody::Remnant(remnant)) = &mut entry.custody {
                     // The first thing it is told is that it is lost.

@@ -114,10 +114,11 @@ fn read_tagged(decoder: &mut Decoder<'_>) -> Result<Value, DecodeError> {
     number.map(Value::Num).ok_or_else(damaged)
 }
 
-/// How many items to make room for: never more than there are bytes left to read them from.
-fn room(decoder: &Decoder<'_>, claimed: u64) -> usize {
+/// How many items of at least so many bytes to make room for: never more than there are bytes left to
+/// read them from.
+fn room(decoder: &Decoder<'_>, claimed: u64, bytes: usize) -> usize {
     let left = decoder.input().len().saturating_sub(decoder.position());
-    usize::try_from(claimed).unwrap_or(usize::MAX).min(left)
+    usize::try_from(claimed).unwrap_or(usize::MAX).min(left / bytes)
 }
 
 fn known(length: Option<u64>, decoder: &Decoder<'_>) -> Result<u64, DecodeError> {
@@ -128,7 +129,7 @@ fn known(length: Option<u64>, decoder: &Decoder<'_>) -> Result<u64, DecodeError>
 fn read_array(decoder: &mut Decoder<'_>, depth: usize) -> Result<Value, DecodeError> {
     let length = decoder.array()?;
     let length = known(length, decoder)?;
-    let mut elements = Vec::with_capacity(room(decoder, length));
+    let mut elements = Vec::with_capacity(room(decoder, length, 1));
     for _ in 0..length {
         elements.push(read(decoder, depth + 1)?);
     }
@@ -139,8 +140,8 @@ fn read_map(decoder: &mut Decoder<'_>, depth: usize) -> Result<Value, DecodeErro
     let length = decoder.map()?;
     let length = known(length, decoder)?;
     let mut members = Map::default();
-    // Half, because a member takes at least two bytes.
-    members.reserve(room(decoder, length) / 2);
+    // A member takes at least two bytes.
+    members.reserve(room(decoder, length, 2));
     for _ in 0..length {
         let position = decoder.position();
         let name = read(decoder, depth + 1)?;

@@ -222,6 +222,18 @@ pub struct Asked {
 }
 
 impl Message {
+    /// How many bytes of states and deltas it carries.
+    pub fn bytes_carried(&self) -> usize {
+        match self {
+            Self::Update { deltas, .. } => deltas.iter().map(|delta| 4 + delta.len()).sum(),
+            Self::State { held, .. } => held.state.len(),
+            Self::Vote { held, .. } | Self::RecoveryReply { held, .. } => {
+                held.as_ref().map_or(0, |held| held.state.len())
+            }
+            _ => 0,
+        }
+    }
+
     /// The state that is to be filled in before the message leaves.
     pub fn held_mut(&mut self) -> Option<&mut Held> {
         match self {

@@ -285,27 +285,27 @@ impl Branch {
     }
 
     /// A branch as a patch says it was born.
-    pub(crate) fn from_patch(patch: &BranchPatch, birth: Birth) -> Self {
+    pub(crate) fn from_patch(patch: BranchPatch, birth: Birth) -> Self {
         let mut branch = Self::new(birth, Datum::null(), Datum::null());
         branch.touch = Touch::default();
         branch.apply(patch);
         branch
     }
 
-    pub(crate) fn apply(&mut self, patch: &BranchPatch) {
+    pub(crate) fn apply(&mut self, patch: BranchPatch) {
         self.frames.truncate(patch.kept as usize);
-        self.frames.extend_from_slice(&patch.frames);
-        if let Some(data) = &patch.data {
-            self.data = data.clone();
+        self.frames.extend(patch.frames);
+        if let Some(data) = patch.data {
+            self.data = data;
         }
-        if let Some(context) = &patch.context {
-            self.context = context.clone();
+        if let Some(context) = patch.context {
+            self.context = context;
         }
-        match &patch.lineage {
-            Some(lineage) => self.lineage = lineage.clone(),
+        match patch.lineage {
+            Some(lineage) => self.lineage = lineage,
             None => drop(patch.author.map(|(node, epoch)| self.lineage.extend(node, epoch))),
         }
-        self.small = patch.small.clone();
+        self.small = patch.small;
     }
 }
 

@@ -145,8 +145,8 @@ impl LargeValues {
     }
 
     /// Takes over what another copy's step changed.
-    pub(crate) fn apply(&mut self, added: &[(Digest, Large)], removed: &[Digest]) {
-        self.values.extend(added.iter().cloned());
+    pub(crate) fn apply(&mut self, added: Vec<(Digest, Large)>, removed: &[Digest]) {
+        self.values.extend(added);
         for digest in removed {
             self.values.remove(digest);
         }

@@ -140,39 +140,40 @@ impl Execution {
     }
 
     /// Takes over what another copy's step changed. Runs no expression and decides nothing.
-    pub fn apply(&mut self, delta: &Delta) {
-        self.large.apply(&delta.added, &delta.removed);
+    pub fn apply(&mut self, delta: Delta) {
+        self.large.apply(delta.added, &delta.removed);
         for id in &delta.gone {
             self.branches.remove(id);
         }
-        for patch in &delta.branches {
-            match &patch.born {
+        for mut patch in delta.branches {
+            let id = patch.id;
+            match patch.born.take() {
                 Some(birth) => {
-                    self.branches.insert(patch.id, Branch::from_patch(patch, birth.clone()));
+                    self.branches.insert(id, Branch::from_patch(patch, birth));
                 }
                 None => {
-                    let branch = self.branches.get_mut(&patch.id);
+                    let branch = self.branches.get_mut(&id);
                     branch.expect("a patch is for a branch that is here").apply(patch);
                 }
             }
         }
-        for patch in &delta.plans {
-            self.plans.entry(patch.id).or_insert_with(Plan::new).apply(patch.kept, &patch.entries);
+        for PlanPatch { id, kept, entries } in delta.plans {
+            self.plans.entry(id).or_insert_with(Plan::new).apply(kept, entries);
         }
-        for patch in &delta.joins {
-            let join: &mut Join = self.joins.entry(patch.id).or_default();
-            join.apply(patch.counts.clone(), &patch.slots, patch.items.as_ref());
+        for JoinPatch { id, counts, slots, items } in delta.joins {
+            let join: &mut Join = self.joins.entry(id).or_default();
+            join.apply(counts, slots, items);
         }
         delta.plans_gone.iter().for_each(|id| drop(self.plans.remove(id)));
         delta.joins_gone.iter().for_each(|id| drop(self.joins.remove(id)));
-        for (id, effect) in &delta.effects {
+        for (id, effect) in delta.effects {
             match effect {
-                Some(effect) => self.ledger.record(*id, effect.clone()),
-                None => self.ledger.settle(id),
+                Some(effect) => self.ledger.record(id, effect),
+                None => self.ledger.settle(&id),
             }
         }
-        if let Some(head) = &delta.head {
-            self.head = head.clone();
+        if let Some(head) = delta.head {
+            self.head = head;
         }
         if let (Some(exchange), Some(patch)) = (&mut self.exchange, &delta.exchange) {
             exchange.apply(patch);

@@ -105,11 +105,11 @@ impl Join {
         (slots.collect(), items)
     }
 
-    pub(crate) fn apply(&mut self, counts: Counts, slots: &[(u32, Slot)], items: Option<&Datum>) {
+    pub(crate) fn apply(&mut self, counts: Counts, slots: Vec<(u32, Slot)>, items: Option<Datum>) {
         self.counts = counts;
-        self.slots.extend(slots.iter().cloned());
-        if let Some(items) = items {
-            self.items = Some(items.clone());
+        self.slots.extend(slots);
+        if items.is_some() {
+            self.items = items;
         }
     }
 }

@@ -123,9 +123,9 @@ impl Plan {
         Some((kept as u32, self.entries[kept..].to_vec()))
     }
 
-    pub(crate) fn apply(&mut self, kept: u32, entries: &[PlanEntry]) {
+    pub(crate) fn apply(&mut self, kept: u32, entries: Vec<PlanEntry>) {
         self.entries.truncate(kept as usize);
-        self.entries.extend_from_slice(entries);
+        self.entries.extend(entries);
         self.kept = None;
     }
 }

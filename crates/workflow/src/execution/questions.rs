@@ -176,12 +176,33 @@ impl Execution {
         let mut withdrawal = Withdrawal { parked: self.parked(), ..Withdrawal::default() };
         list(self.plans[&left].entries(), &mut withdrawal.left, &mut withdrawal.children);
         list(self.plans[&work].entries(), &mut withdrawal.owed, &mut withdrawal.children);
-        let trunk = &self.branches[&BranchId::TRUNK];
-        let now = trunk.frames().iter().find_map(|frame| effect_under_way(&frame.activity));
+        let now = self.undo_under_way();
         withdrawal.owed.extend(now.filter(|effect| !withdrawal.owed.contains(effect)));
         let undone = self.ledger.iter().filter(|(_, effect)| effect.state == EffectState::Undone);
         withdrawal.undone.extend(undone.map(|(id, _)| *id));
         Some(withdrawal)
+    }
+
+    /// What a line that was given up was asked to undo and has not undone, as `withdrawal` has it.
+    pub fn owed_undos(&self) -> Option<BTreeSet<EffectId>> {
+        if let Stage::Lost(asked) = &self.head.stage {
+            return asked.clone();
+        }
+        let (_, work) = self.withdrawal_plans()?;
+        let mut owed = Vec::new();
+        list(self.plans[&work].entries(), &mut owed, &mut Vec::new());
+        owed.extend(self.undo_under_way());
+        Some(owed.into_iter().collect())
+    }
+
+    /// Whether an effect was undone, or given up by a person.
+    pub fn is_undone(&self, effect: &EffectId) -> bool {
+        self.ledger.get(effect).is_some_and(|effect| effect.state == EffectState::Undone)
+    }
+
+    fn undo_under_way(&self) -> Option<EffectId> {
+        let trunk = &self.branches[&BranchId::TRUNK];
+        trunk.frames().iter().find_map(|frame| effect_under_way(&frame.activity))
     }
 
     /// The tasks that are under way and what they are doing.

@@ -135,7 +135,7 @@ impl World {
         let advance = self.execution.advance(&self.program, event, self.author, self.now);
         let bytes = minicbor::to_vec(&advance.delta).expect("a delta can be written");
         let delta = minicbor::decode(&bytes).expect("a written delta can be read");
-        self.copy.apply(&delta);
+        self.copy.apply(delta);
         assert_eq!(self.copy, self.execution, "applying the deltas is advancing");
         self.take(advance.clone());
         advance

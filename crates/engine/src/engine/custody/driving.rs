@@ -217,12 +217,12 @@ impl Engine {
     }
 
     fn apply_passed(&mut self, id: ExecutionId, deltas: Vec<StateBytes>, turn: &mut Turn) {
-        let read = std::mem::take(&mut self.read);
+        let read = self.reading.take_deltas();
         assert_eq!(read.len(), deltas.len(), "deltas are read before a machine hears of them");
         self.forget_waits(id);
         let execution = self.roster.known(id).execution_mut();
         for passed in read {
-            execution.apply(&passed.delta);
+            execution.apply(passed.delta);
             turn.happenings.extend(passed.happenings);
         }
         turn.passed = deltas;

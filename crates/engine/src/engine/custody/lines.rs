@@ -6,7 +6,7 @@ use outlast_lineage::{Digester, EffectId, Epoch, ExecutionId, OperationKey, Time
 use outlast_protocols::replicas::Input;
 use outlast_workflow::{Author, Event, Execution, Happening, Start, Ticket};
 
-use super::super::entry::Entry;
+use super::super::entry::{Entry, State};
 use super::super::running::is_nothing;
 use super::super::{Cause, Engine, Step, Work};
 use super::turn::Turn;
@@ -114,9 +114,8 @@ impl Engine {
         }
         self.quiet(id);
         self.forget_waits(id);
+        let execution = self.reading.take_state(&state);
         let entry = self.roster.known(id);
-        // It was read when it came in.
-        let execution = minicbor::decode(&state).expect("a state is looked at before it is taken");
         entry.hold_instead(execution, state.len(), &self.definitions);
         turn.adopted = Some(state.into());
         turn.happenings.extend(self.told_of_beginning(id));
@@ -332,20 +331,21 @@ impl Engine {
 
     /// Tells the replica what a remnant has undone.
     pub(in crate::engine) fn tell_undone(&mut self, remnant: ExecutionId) {
-        if !self.wake(remnant) {
+        let told_of = self.roster.get(remnant).and_then(Entry::remnant);
+        if told_of.is_none_or(|custody| custody.told_of.is_empty()) || !self.wake(remnant) {
             return;
         }
         let entry = self.roster.known(remnant);
-        let Some(withdrawal) = entry.execution().withdrawal() else { return };
+        let State::Awake(execution, _) = &entry.state else { return };
+        let Some(owed) = execution.owed_undos() else { return };
         let Some(Custody::Remnant(custody)) = &mut entry.custody else { return };
-        let owed: BTreeSet<EffectId> = withdrawal.owed.into_iter().collect();
         let (told_of, done): (BTreeSet<_>, BTreeSet<_>) =
             std::mem::take(&mut custody.told_of).into_iter().partition(|it| owed.contains(it));
         custody.told_of = told_of;
         custody.asked.retain(|effect| !done.contains(effect));
         let of = custody.of;
         let (undone, void): (Vec<_>, Vec<_>) =
-            done.into_iter().partition(|effect| withdrawal.undone.contains(effect));
+            done.into_iter().partition(|effect| execution.is_undone(effect));
         self.tell_of_effects(of, undone, Input::Undone);
         self.tell_of_effects(of, void, Input::NeverWere);
     }

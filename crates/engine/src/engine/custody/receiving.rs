@@ -6,15 +6,24 @@ use std::time::Duration;
 
 use outlast_lineage::{Digest, ExecutionId, NodeId};
 use outlast_protocols::{replicas, two_phase};
-use outlast_workflow::{Execution, Program};
+use outlast_workflow::Program;
 
 use super::super::{Engine, Step, Work};
 use super::turn::Turn;
-use super::{Begin, Envelope, Passed, Word};
+use super::{Begin, Envelope, Word};
 use crate::{Action, Definition};
 
 /// How many executions wait for their definitions at most; their starters ask again.
 const STASHED_MAX: usize = 1000;
+
+/// What came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::engine) enum Received {
+    /// Only a sign of life.
+    Heartbeat,
+    /// Anything else.
+    Else,
+}
 
 impl Engine {
     /// The driver says who the others are.
@@ -34,7 +43,12 @@ impl Engine {
     }
 
     /// A message came in.
-    pub(in crate::engine) fn receive(&mut self, step: &mut Step, from: NodeId, message: &[u8]) {
+    pub(in crate::engine) fn receive(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        message: &[u8],
+    ) -> Received {
         let envelope = Envelope::decode(message);
         // Whoever gossips is a member: the channel has shown that, unless it was removed since.
         if let Some(Envelope::Gossip(_)) = &envelope {
@@ -42,7 +56,7 @@ impl Engine {
         }
         let Some(envelope) = envelope.filter(|_| self.peers.is_known(from)) else {
             self.counters.strange_messages += 1;
-            return;
+            return Received::Else;
         };
         self.counters.messages += 1;
         if let Envelope::Heartbeat(_, still) = &envelope {
@@ -51,7 +65,11 @@ impl Engine {
         if self.peers.hear(step.now, from) {
             self.tell_holders_of(from, &replicas::Input::PeerFound(from));
         }
+        if let Envelope::Heartbeat(..) = envelope {
+            return Received::Heartbeat;
+        }
         self.open(step, from, envelope);
+        Received::Else
     }
 
     fn open(&mut self, step: &mut Step, from: NodeId, envelope: Envelope) {
@@ -155,6 +173,8 @@ impl Engine {
             let still = self.certain.still(step.now).as_millis();
             let still = u64::try_from(still).ok().filter(|still| 0 < *still);
             let message = Envelope::Heartbeat(self.author.epoch, still).encode();
+            // One more for the next alarm.
+            step.outputs.reserve(self.peers.len() + 1);
             for to in self.peers.all() {
                 step.order(None, Action::Send { to, message: message.clone() });
             }
@@ -254,7 +274,7 @@ impl Engine {
     }
 
     /// Whether the states and deltas that a message carries can be read: what cannot be read is
-    /// dropped before any machine hears of it. A delta that was read is kept for when it is applied.
+    /// dropped before any machine hears of it.
     fn can_read(
         &mut self,
         step: &mut Step,
@@ -263,15 +283,11 @@ impl Engine {
         message: &mut replicas::Message,
     ) -> bool {
         if let replicas::Message::Update { deltas, .. } = message {
-            let read: Option<Vec<Passed>> =
-                deltas.iter().map(|delta| Passed::decode(delta)).collect();
-            let can_read = read.is_some();
-            self.read = read.unwrap_or_default();
-            return can_read;
+            return self.reading.read_deltas(deltas);
         }
         let Some(held) = message.held_mut() else { return true };
-        let execution = minicbor::decode::<Execution>(&held.state);
-        execution.is_ok_and(|execution| self.can_run(step, from, id, execution.definition()))
+        let definition = self.reading.read_state(&held.state);
+        definition.is_some_and(|definition| self.can_run(step, from, id, definition))
     }
 
     /// Whether the definition of another line of an execution is known: two nodes that were asked for

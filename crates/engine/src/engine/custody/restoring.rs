@@ -172,7 +172,7 @@ impl Engine {
             entry.hold_instead(execution, state.len(), &self.definitions);
         }
         for passed in custodial.all_passed().filter_map(|bytes| Passed::decode(bytes)) {
-            entry.execution_mut().apply(&passed.delta);
+            entry.execution_mut().apply(passed.delta);
         }
         if let Some(Custody::Replica(holding)) = &mut entry.custody {
             holding.replay(me, &times, custodial);

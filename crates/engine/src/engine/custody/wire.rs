@@ -137,9 +137,9 @@ impl Envelope {
     }
 
     /// How many bytes it needs, about: growing by and by costs more than the rest of writing it.
-    const fn bytes_usual(&self) -> usize {
+    fn bytes_usual(&self) -> usize {
         match self {
-            Self::Replica(_, replicas::Message::Update { deltas, .. }) => 256 + 512 * deltas.len(),
+            Self::Replica(_, message) => 128 + message.bytes_carried(),
             Self::Heartbeat(..) => 32,
             _ => 128,
         }
