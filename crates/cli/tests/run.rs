@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use outlast_node::fixture::ledger::{Ledger, Options, Outcome};
+
 fn outlast(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
     command.env("XDG_STATE_HOME", directory.join("state")).current_dir(directory);
@@ -128,4 +130,45 @@ fn a_directory_that_is_something_else_is_left_alone() {
     let (code, _, talk) = run(directory.path(), &["good.yaml", "--data", "."]);
     assert_eq!(code, Some(6), "{talk}");
     assert!(talk.contains("neither empty nor a data directory"), "{talk}");
+}
+
+/// A task that takes too long for its timeout, at a provider that has acted by then.
+fn late(ledger: &Ledger) -> String {
+    let (done, undone) = (ledger.uri("/do/late"), ledger.uri("/withdraw/late"));
+    format!(
+        "document:
+  dsl: '1.0.3'
+  namespace: tests
+  name: late
+  version: '1.0.0'
+  metadata: {{ outlast: {{ version: '1.0', onFault: compensate }} }}
+do:
+  - late:
+      call: http
+      with: {{ method: post, endpoint: '{done}?answer_after_ms=400', body: {{}} }}
+      timeout: {{ after: {{ milliseconds: 100 }} }}
+      metadata:
+        outlast:
+          class: compensatable
+          compensation:
+            do:
+              - back: {{ call: http, with: {{ method: post, endpoint: '{undone}', body: {{}} }} }}
+"
+    )
+}
+
+/// The call that asks what became of the first one carried the deadline that had passed: it never left,
+/// and what the provider had done was taken for not done.
+#[test]
+fn what_took_too_long_is_asked_about_and_undone() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let ledger = runtime.block_on(Ledger::start(Options::default())).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("late.yaml"), late(&ledger)).unwrap();
+    let (code, _, talk) = run(directory.path(), &["late.yaml"]);
+    assert_eq!(code, Some(3), "{talk}");
+    let entries = ledger.entries();
+    let done = entries.iter().filter(|entry| entry.outcome == Outcome::Done);
+    let done: Vec<&str> = done.map(|entry| entry.path.as_str()).collect();
+    assert_eq!(done, ["/do/late", "/withdraw/late"], "{talk}");
 }
