@@ -64,6 +64,8 @@ pub struct Node {
     held: Vec<Output>,
     /// What may leave, in order.
     ready: Vec<Action>,
+    /// Empty between steps: the room for the outputs of one.
+    outputs: Vec<Output>,
     durable: Position,
     crashes: VecDeque<CrashPoint>,
     /// How many records were written, in all lives.
@@ -89,6 +91,7 @@ impl Node {
             disk: Disk::default(),
             held: Vec::new(),
             ready: Vec::new(),
+            outputs: Vec::new(),
             durable: Position::default(),
             crashes: crashes.into(),
             records: 0,
@@ -160,7 +163,8 @@ impl Node {
     pub fn step(&mut self, now: Time, input: Input) -> bool {
         let Some(engine) = &mut self.engine else { return false };
         let text = self.is_recorded.then(|| RunEvent::text_of(&input));
-        let outputs = engine.step(now, input);
+        let mut outputs = std::mem::take(&mut self.outputs);
+        engine.step_into(now, input, &mut outputs);
         self.steps += 1;
         if let Some(text) = text {
             let place = (now.as_micros(), self.options.node.0, self.options.shard.0.into());
@@ -169,11 +173,13 @@ impl Node {
         if self.invariants_every != 0 && self.steps.is_multiple_of(self.invariants_every) {
             engine.assert_invariants();
         }
-        self.take(outputs)
+        let up = self.take(outputs.drain(..));
+        self.outputs = outputs;
+        up
     }
 
     /// Writes records, and holds back what waits for one.
-    fn take(&mut self, outputs: Vec<Output>) -> bool {
+    fn take(&mut self, outputs: impl IntoIterator<Item = Output>) -> bool {
         for output in outputs {
             let Action::Persist { position, record } = output.action else {
                 if output.after.is_none_or(|at| at <= self.durable) {

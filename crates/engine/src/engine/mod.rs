@@ -43,7 +43,7 @@ use crate::{
     Position, Record, RecordKind, Reply, Subject,
 };
 use certain::Certain;
-use custody::{Alarm, Peers, Reading, Received, Word};
+use custody::{Alarm, Peers, Reading, Word};
 pub(crate) use custody::{Begin, Forgetting, happenings_of};
 pub use custody::{REMNANT_TERMS, Spoken, Times};
 use definitions::Definitions;
@@ -156,11 +156,14 @@ struct Step {
     recorded: bool,
 }
 
-impl Step {
-    const fn new(now: Time) -> Self {
-        Self { now, outputs: Vec::new(), recorded: false }
-    }
+/// Whether an input may have made something due earlier than it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Due {
+    AsBefore,
+    PerhapsEarlier,
+}
 
+impl Step {
     fn order(&mut self, after: Option<Position>, action: Action) {
         self.outputs.push(Output { after, action });
     }
@@ -173,10 +176,24 @@ impl Step {
 impl Engine {
     /// Takes one input. At most one of the outputs is a `Persist`.
     pub fn step(&mut self, now: Time, input: Input) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        self.step_into(now, input, &mut outputs);
+        outputs
+    }
+
+    /// The same, for drivers that use one list again and again: it gets the outputs added.
+    pub fn step_into(&mut self, now: Time, input: Input, outputs: &mut Vec<Output>) {
         self.counters.steps += 1;
-        let mut step = Step::new(now);
+        let mut step = Step { now, outputs: std::mem::take(outputs), recorded: false };
+        if self.take_input(&mut step, input) == Due::PerhapsEarlier {
+            self.settle(&mut step);
+        }
+        *outputs = step.outputs;
+    }
+
+    fn take_input(&mut self, step: &mut Step, input: Input) -> Due {
         match input {
-            Input::Asked { caller, ask } => self.answer(&mut step, caller, ask),
+            Input::Asked { caller, ask } => self.answer(step, caller, ask),
             Input::CallerLeft(caller) => {
                 self.waiters.leave(caller);
                 self.stop_fetching_for(caller);
@@ -185,43 +202,39 @@ impl Engine {
                 let execution = self.at_address(execution);
                 let answer = self.admit_answer(execution, answer);
                 self.note_flight(execution, ticket, false);
-                self.take(&mut step, execution, Event::Answered { ticket, answer });
+                self.take(step, execution, Event::Answered { ticket, answer });
             }
             Input::Evaluated { execution, ticket, result } => {
                 let execution = self.at_address(execution);
                 let result = self.admit_result(execution, result);
-                self.take(&mut step, execution, Event::Evaluated { ticket, result });
+                self.take(step, execution, Event::Evaluated { ticket, result });
             }
             Input::Received { from, message } => {
-                if self.receive(&mut step, from, &message) == Received::Heartbeat {
-                    // It makes nothing due earlier, and there are more of them than of all else.
-                    return step.outputs;
-                }
+                return self.receive(step, from, &message);
             }
-            Input::PeersKnown(others) => self.know_peers(&mut step, &others),
-            Input::PeersMet(others) => self.meet_peers(&mut step, &others),
-            Input::PeersRemoved(removed) => self.remove_peers(&mut step, &removed),
+            Input::PeersKnown(others) => self.know_peers(step, &others),
+            Input::PeersMet(others) => self.meet_peers(step, &others),
+            Input::PeersRemoved(removed) => self.remove_peers(step, &removed),
             Input::Reachable { addresses, release } => {
-                self.join_gossip(&mut step, addresses, release);
+                self.join_gossip(step, addresses, release);
             }
-            Input::Leaving => self.leave_gossip(&mut step),
+            Input::Leaving => self.leave_gossip(step),
             Input::Compiled { definition, program } if !self.storage_full => {
-                self.compiled(&mut step, *definition, program);
+                self.compiled(step, *definition, program);
             }
             Input::Compiled { .. } => {}
-            Input::AlarmRang => self.ring(&mut step),
-            Input::Turn => self.turn(&mut step),
-            Input::SnapshotWanted { max } => self.snapshot(&mut step, max),
-            Input::Durable(position) => self.certain.reaches(now, position, self.position),
+            Input::AlarmRang => self.ring(step),
+            Input::Turn => self.turn(step),
+            Input::SnapshotWanted { max } => self.snapshot(step, max),
+            Input::Durable(position) => self.certain.reaches(step.now, position, self.position),
             Input::Stored => self.leave_to_the_store(),
             Input::Fetched { execution, snapshot } => {
-                self.fetched(&mut step, execution, snapshot);
+                self.fetched(step, execution, snapshot);
             }
             Input::StorageFull => self.storage_full = true,
             Input::StorageFreed => self.storage_full = false,
         }
-        self.settle(&mut step);
-        step.outputs
+        Due::PerhapsEarlier
     }
 
     /// Advances an execution at once, or as soon as something can be recorded again.

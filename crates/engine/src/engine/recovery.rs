@@ -433,7 +433,7 @@ impl Recovery<'_> {
         if let Some(id) = self.dangling.first() {
             return Err(RecoveryError::Dangling { what: format!("execution {id}") });
         }
-        let mut step = Step::new(now);
+        let mut step = Step { now, outputs: Vec::new(), recorded: false };
         let engine = &mut self.engine;
         // What replaying put into the queue is made again below, from what it came to.
         engine.work = FairQueue::new();

@@ -113,6 +113,8 @@ pub(crate) struct Driver {
     record_bytes: usize,
     /// What waits for its record, in the order in which it leaves.
     held: VecDeque<(Position, Action)>,
+    /// Empty between steps: the room for the outputs of one.
+    outputs: Vec<Output>,
     durable: Position,
     /// The newest record that somebody waits for, and the newest that was hastened.
     awaited: Position,
@@ -285,13 +287,15 @@ impl Driver {
     }
 
     fn step(&mut self, input: Input) {
-        let outputs = self.engine.step(self.clock.now(), input);
-        self.sort(outputs);
+        let mut outputs = std::mem::take(&mut self.outputs);
+        self.engine.step_into(self.clock.now(), input, &mut outputs);
+        self.sort(&mut outputs);
+        self.outputs = outputs;
     }
 
     /// Does what may be done now and holds the rest back.
-    fn sort(&mut self, outputs: Vec<Output>) {
-        for Output { after, action } in outputs {
+    fn sort(&mut self, outputs: &mut Vec<Output>) {
+        for Output { after, action } in outputs.drain(..) {
             match after {
                 Some(after) if self.durable < after => {
                     if action.is_awaited() {

@@ -158,6 +158,7 @@ pub(crate) fn start(
         records: Vec::new(),
         record_bytes: 0,
         held: Default::default(),
+        outputs: Vec::new(),
         durable: Position(durable),
         awaited: Position(durable),
         hastened: Position(durable),
@@ -176,9 +177,9 @@ pub(crate) fn start(
 
 impl Driver {
     /// Takes what the engine wants first.
-    fn begin(&mut self, durable: u64, outputs: Vec<Output>) {
+    fn begin(&mut self, durable: u64, mut outputs: Vec<Output>) {
         self.inbox.mark(crate::journal::Event::Durable(durable));
-        self.sort(outputs);
+        self.sort(&mut outputs);
     }
 }
 

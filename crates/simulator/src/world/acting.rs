@@ -179,10 +179,10 @@ impl World {
         let mut parcel = Some(Parcel { from: (from, id), to: (there, to), life, message });
         if let (Some(at), Some(first)) = (arrivals[1], &parcel) {
             let copy = Parcel { message: first.message.clone(), ..*first };
-            self.agenda.note(at, Occurrence::Arrived(Box::new(copy)));
+            self.agenda.note(at, Occurrence::Arrived(copy));
         }
         if let (Some(at), Some(parcel)) = (arrivals[0], parcel.take()) {
-            self.agenda.note(at, Occurrence::Arrived(Box::new(parcel)));
+            self.agenda.note(at, Occurrence::Arrived(parcel));
         }
     }
 

@@ -235,7 +235,7 @@ impl World {
                     self.tell(place, Input::Compiled { definition, program });
                 }
             }
-            Occurrence::Arrived(parcel) => self.arrived(*parcel),
+            Occurrence::Arrived(parcel) => self.arrived(parcel),
             Occurrence::Wished(wish) => self.wished(wish),
             Occurrence::Overdue(caller) => self.overdue(caller),
             Occurrence::Begins(fault) if !self.faults_lifted => self.fault_begins(fault),

@@ -33,7 +33,7 @@ pub(super) enum Occurrence {
     /// A definition that a peer sent is compiled.
     Compiled { place: usize, life: u64, definition: Box<Definition> },
     /// A message reaches a node.
-    Arrived(Box<Parcel>),
+    Arrived(Parcel),
     /// The client asks for something.
     Wished(usize),
     /// The client has waited for long enough.

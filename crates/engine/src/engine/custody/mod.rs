@@ -34,7 +34,6 @@ use outlast_workflow::{Answer, Command, Event, Fault, FaultKind, Ticket};
 pub use lines::REMNANT_TERMS;
 pub(super) use peers::Peers;
 pub(super) use reading::Reading;
-pub(super) use receiving::Received;
 pub(super) use restoring::Stored;
 pub use wire::Spoken;
 pub(crate) use wire::{Begin, happenings_of};

@@ -98,10 +98,6 @@ impl Peers {
         self.known.keys().copied()
     }
 
-    pub(in crate::engine) fn len(&self) -> usize {
-        self.known.len()
-    }
-
     /// When a heartbeat is to be sent or missed next.
     pub(in crate::engine) fn next(&self, interval: Duration, patience: Duration) -> Option<Time> {
         let heard = self.known.values().filter(|peer| !peer.lost).map(|peer| peer.heard);

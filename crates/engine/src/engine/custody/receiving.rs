@@ -8,22 +8,13 @@ use outlast_lineage::{Digest, ExecutionId, NodeId};
 use outlast_protocols::{replicas, two_phase};
 use outlast_workflow::Program;
 
-use super::super::{Engine, Step, Work};
+use super::super::{Due, Engine, Step, Work};
 use super::turn::Turn;
 use super::{Begin, Envelope, Word};
 use crate::{Action, Definition};
 
 /// How many executions wait for their definitions at most; their starters ask again.
 const STASHED_MAX: usize = 1000;
-
-/// What came in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::engine) enum Received {
-    /// Only a sign of life.
-    Heartbeat,
-    /// Anything else.
-    Else,
-}
 
 impl Engine {
     /// The driver says who the others are.
@@ -48,7 +39,7 @@ impl Engine {
         step: &mut Step,
         from: NodeId,
         message: &[u8],
-    ) -> Received {
+    ) -> Due {
         let envelope = Envelope::decode(message);
         // Whoever gossips is a member: the channel has shown that, unless it was removed since.
         if let Some(Envelope::Gossip(_)) = &envelope {
@@ -56,7 +47,7 @@ impl Engine {
         }
         let Some(envelope) = envelope.filter(|_| self.peers.is_known(from)) else {
             self.counters.strange_messages += 1;
-            return Received::Else;
+            return Due::PerhapsEarlier;
         };
         self.counters.messages += 1;
         if let Envelope::Heartbeat(_, still) = &envelope {
@@ -66,10 +57,11 @@ impl Engine {
             self.tell_holders_of(from, &replicas::Input::PeerFound(from));
         }
         if let Envelope::Heartbeat(..) = envelope {
-            return Received::Heartbeat;
+            // There are more of them than of all else, and none makes anything due earlier.
+            return Due::AsBefore;
         }
         self.open(step, from, envelope);
-        Received::Else
+        Due::PerhapsEarlier
     }
 
     fn open(&mut self, step: &mut Step, from: NodeId, envelope: Envelope) {
@@ -173,8 +165,6 @@ impl Engine {
             let still = self.certain.still(step.now).as_millis();
             let still = u64::try_from(still).ok().filter(|still| 0 < *still);
             let message = Envelope::Heartbeat(self.author.epoch, still).encode();
-            // One more for the next alarm.
-            step.outputs.reserve(self.peers.len() + 1);
             for to in self.peers.all() {
                 step.order(None, Action::Send { to, message: message.clone() });
             }
