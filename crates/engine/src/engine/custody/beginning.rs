@@ -166,6 +166,13 @@ impl Engine {
         Some((position, answer))
     }
 
+    /// Tells a node on which terms an execution is held here.
+    pub(super) fn say_otherwise(&mut self, step: &mut Step, to: NodeId, id: ExecutionId) {
+        let message = Envelope::Otherwise(id, self.begin_of(id).map(Box::new)).encode();
+        let position = self.roster.known(id).position;
+        step.order(Some(position), Action::Send { to, message });
+    }
+
     /// A peer holds an execution on other terms than this node does, which comes up when the cluster
     /// changes between two starts of one id. If nothing has happened here, this node takes over what
     /// the other one has. If something has, each side stays what it is, and the two never mix.

@@ -98,10 +98,16 @@ impl Engine {
         }
     }
 
-    /// Whether this node holds an execution; if it never heard of it, the sender is told.
+    /// Whether this node holds an execution together with the sender. If it never heard of it, or holds
+    /// it with others, the sender is told.
     pub(super) fn knows(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) -> bool {
-        if self.holding(id).is_some() {
-            return self.wake(id);
+        if let Some(holding) = self.holding(id) {
+            if holding.terms.members.contains(&from) {
+                return self.wake(id);
+            }
+            // Whoever was to hold it with this node, which then joined others, would wait for ever.
+            self.say_otherwise(step, from, id);
+            return false;
         }
         // What was forgotten is not revived by late messages.
         if self.roster.get(id).is_none() && !self.tombstones.contains(id) {
