@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::Counts;
 use super::checkpoints::Stored;
-use super::network::Batch;
+use super::network::Arrived;
 use crate::bell::Bell;
 use crate::cluster::Cluster;
 use crate::journal::Event;
@@ -39,7 +39,7 @@ pub(crate) enum Message {
     /// The node can talk to others.
     Connected(Cluster),
     /// Other nodes sent something.
-    Received(Batch),
+    Received(Vec<Arrived>),
     /// These are other nodes.
     PeersMet(BTreeSet<NodeId>),
     /// The node was removed from its cluster, says another one.
@@ -109,13 +109,15 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a message that must arrive.
-    pub(crate) fn give(&self, message: Message) {
+    /// Gives a message that must arrive. Says whether anyone will take it.
+    pub(crate) fn give(&self, message: Message) -> bool {
         let mut state = self.lock();
-        if !state.closed {
-            state.messages.push(message);
-            self.filled.ring(state);
+        if state.closed {
+            return false;
         }
+        state.messages.push(message);
+        self.filled.ring(state);
+        true
     }
 
     /// Gives a request, unless too many wait.

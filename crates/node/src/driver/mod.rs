@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use outlast_engine::{Action, Caller, Counters, Engine, Input, Output, Position, Reply, Report};
 use outlast_lineage::{NodeId, Time};
 use tokio::sync::{broadcast, oneshot};
@@ -115,6 +116,8 @@ pub(crate) struct Driver {
     held: VecDeque<(Position, Action)>,
     /// Empty between steps: the room for the outputs of one.
     outputs: Vec<Output>,
+    /// What the round under way sends, by the node it goes to, oldest first.
+    outgoing: BTreeMap<NodeId, Vec<Bytes>>,
     durable: Position,
     /// The newest record that somebody waits for, and the newest that was hastened.
     awaited: Position,
@@ -165,12 +168,13 @@ impl Driver {
         self.work();
         if self.mentions.are_due(now) || self.stopping {
             for (to, message) in self.mentions.take_all() {
-                self.post(to, message);
+                self.outgoing.entry(to).or_default().push(message.into());
             }
         }
         if let Some(max) = self.checkpoints.due(self.engine.position(), now) {
             self.step(Input::SnapshotWanted { max });
         }
+        self.post();
         self.flush()
     }
 
@@ -253,7 +257,7 @@ impl Driver {
             }
             Message::Connected(cluster) => self.connect(cluster),
             Message::Received(batch) => {
-                for Arrived { from, message, room } in batch.open() {
+                for Arrived { from, message, room } in batch {
                     self.step(Input::Received { from, message: message.into() });
                     drop(room);
                 }
@@ -384,19 +388,24 @@ impl Driver {
 
     /// Sends, after what was only mentioned to the same node before.
     fn send(&mut self, to: NodeId, message: Vec<u8>) {
-        for mentioned in self.mentions.take(to) {
-            self.post(to, mentioned);
-        }
-        self.post(to, message);
+        let mentioned = self.mentions.take(to).into_iter();
+        self.outgoing.entry(to).or_default().extend(mentioned.chain([message]).map(Bytes::from));
     }
 
-    /// Sends, or drops what cannot be sent: the engine repeats what matters.
-    fn post(&self, to: NodeId, message: Vec<u8>) {
-        let Some(network) = &self.network else { return };
-        let bytes = message.len();
-        if network.transport().send(to, message.into()) == Sent::Dropped(Dropped::TooLarge) {
-            let to = format!("{:016x}", to.0);
-            tracing::warn!(to, bytes, "a message is too large for other nodes and was dropped");
+    /// Sends what the round has for each of the others, or drops what cannot be sent: the engine repeats
+    /// what matters.
+    fn post(&mut self) {
+        let Some(network) = &self.network else { return self.outgoing.clear() };
+        for (to, messages) in &mut self.outgoing {
+            if messages.is_empty() {
+                continue;
+            }
+            let bytes = messages.iter().map(Bytes::len).max().unwrap_or(0);
+            let sent = network.transport().send_together(*to, std::mem::take(messages));
+            if sent == Sent::Dropped(Dropped::TooLarge) {
+                let to = format!("{:016x}", to.0);
+                tracing::warn!(to, bytes, "a message is too large for other nodes and was dropped");
+            }
         }
     }
 

@@ -1,14 +1,14 @@
 //! Other nodes: what they send reaches the driver in batches, and who they are.
 //!
-//! What has arrived is given to the driver as one message, and the next only when that was taken: so
-//! a busy driver is woken once for many messages, and what waits for it is bounded by what the
-//! transport lets through. Beyond that sockets are not read, and the senders' queues fill.
+//! What has arrived is given to the driver as one message. What waits for it is bounded by what the
+//! transport lets through: every message holds a room there until the engine has taken it. Beyond that
+//! sockets are not read, and the senders' queues fill.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use outlast_lineage::NodeId;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::inbox::{Inbox, Message};
 use crate::cluster::Cluster;
@@ -24,22 +24,6 @@ pub(crate) struct Arrived {
     pub(super) message: Bytes,
     /// Given back when the engine has taken the message.
     pub(super) room: Room,
-}
-
-/// Messages of other nodes that arrived together.
-pub(crate) struct Batch {
-    messages: Vec<Arrived>,
-    /// Whoever gives batches waits for this.
-    taken: oneshot::Sender<()>,
-}
-
-impl Batch {
-    /// The messages; from now on more may be given.
-    pub(super) fn open(self) -> Vec<Arrived> {
-        // Whoever gave it may be gone.
-        let _ = self.taken.send(());
-        self.messages
-    }
 }
 
 /// Gives the driver what other nodes send, for as long as there is one.
@@ -58,9 +42,7 @@ pub(crate) async fn keep_giving(
         if messages.is_empty() {
             continue;
         }
-        let (taken, was_taken) = oneshot::channel();
-        inbox.give(Message::Received(Batch { messages, taken }));
-        if was_taken.await.is_err() {
+        if !inbox.give(Message::Received(messages)) {
             return;
         }
     }

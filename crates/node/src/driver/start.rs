@@ -159,6 +159,7 @@ pub(crate) fn start(
         record_bytes: 0,
         held: Default::default(),
         outputs: Vec::new(),
+        outgoing: Default::default(),
         durable: Position(durable),
         awaited: Position(durable),
         hastened: Position(durable),

@@ -202,16 +202,28 @@ impl Transport {
 
     /// Gives a message for a peer. Never waits, and may be called from any thread.
     pub fn send(&self, to: NodeId, message: Bytes) -> Sent {
-        if self.shared.settings.message_bytes_max < message.len() {
-            return Sent::Dropped(Dropped::TooLarge);
+        self.send_together(to, vec![message])
+    }
+
+    /// Gives messages for a peer, which leave together; says of what kind the last was that did not.
+    /// Never waits, and may be called from any thread.
+    pub fn send_together(&self, to: NodeId, mut messages: Vec<Bytes>) -> Sent {
+        let (all, bytes_max) = (messages.len(), self.shared.settings.message_bytes_max);
+        messages.retain(|message| message.len() <= bytes_max);
+        let sent = match messages.len() == all {
+            true => Sent::Queued,
+            false => Sent::Dropped(Dropped::TooLarge),
+        };
+        if messages.is_empty() {
+            return sent;
         }
         let Some(peer) = self.shared.peer(to) else { return Sent::Dropped(Dropped::Unknown) };
         if self.shared.faults.blocks(to, Direction::Outgoing) {
-            peer.counters.blocked.add(1);
+            peer.counters.blocked.add(messages.len() as u64);
             return Sent::Dropped(Dropped::Blocked);
         }
-        peer.counters.displaced.add(peer.queue.push(message));
-        Sent::Queued
+        peer.counters.displaced.add(peer.queue.push(messages));
+        sent
     }
 
     /// Says where a peer is; from now on it is kept connected. What was known before is replaced.

@@ -38,17 +38,20 @@ impl Queue {
         Self { messages_max, bytes_max, state: Mutex::default(), filled: Notify::new() }
     }
 
-    /// Takes a message in; returns how many older ones had to go. The newest always stays.
-    pub(super) fn push(&self, message: Bytes) -> u64 {
+    /// Takes messages in; returns how many older ones had to go. The newest always stays. Whoever writes
+    /// them is woken once, when all are there: woken by the first, it would write them one by one.
+    pub(super) fn push(&self, messages: impl IntoIterator<Item = Bytes>) -> u64 {
         let mut state = self.state();
-        state.bytes += cost(&message);
-        state.messages.push_back((Instant::now(), message));
-        let mut displaced = 0;
-        while 1 < state.messages.len()
-            && (self.messages_max < state.messages.len() || self.bytes_max < state.bytes)
-        {
-            state.pop();
-            displaced += 1;
+        let (now, mut displaced) = (Instant::now(), 0);
+        for message in messages {
+            state.bytes += cost(&message);
+            state.messages.push_back((now, message));
+            while 1 < state.messages.len()
+                && (self.messages_max < state.messages.len() || self.bytes_max < state.bytes)
+            {
+                state.pop();
+                displaced += 1;
+            }
         }
         drop(state);
         self.filled.notify_one();
@@ -129,7 +132,7 @@ mod tests {
     #[test]
     fn the_oldest_make_room() {
         let queue = Queue::new(3, 1 << 20);
-        assert_eq!((1..=5).map(|length| queue.push(message(length))).sum::<u64>(), 2);
+        assert_eq!((1..=5).map(|length| queue.push([message(length)])).sum::<u64>(), 2);
         let mut buffer = BytesMut::new();
         assert_eq!(queue.drain_into(&mut buffer), 3);
         assert_eq!(buffer.len(), 3 * frame::HEADER_BYTES + 3 + 4 + 5);
@@ -137,24 +140,32 @@ mod tests {
     }
 
     #[test]
+    fn those_given_together_are_bounded_like_those_given_one_by_one() {
+        let queue = Queue::new(3, 1 << 20);
+        assert_eq!(queue.push((1..=5).map(message)), 2);
+        assert_eq!(queue.level(), (3, 3 + 4 + 5));
+        assert_eq!(queue.push([]), 0);
+    }
+
+    #[test]
     fn bytes_are_bounded_and_the_newest_stays() {
         let queue = Queue::new(100, 1000);
-        (0..10).for_each(|_| _ = queue.push(message(300)));
+        (0..10).for_each(|_| _ = queue.push([message(300)]));
         assert_eq!(queue.level(), (2, 600));
-        assert_eq!(queue.push(message(5000)), 2);
+        assert_eq!(queue.push([message(5000)]), 2);
         assert_eq!(queue.level(), (1, 5000));
         assert_eq!(queue.clear(), 1);
-        assert_eq!(queue.push(message(1)), 0);
+        assert_eq!(queue.push([message(1)]), 0);
     }
 
     #[test]
     fn what_has_waited_too_long_is_let_go() {
         let queue = Queue::new(100, 1 << 20);
-        queue.push(message(1));
-        queue.push(message(2));
+        queue.push([message(1)]);
+        queue.push([message(2)]);
         let later = Instant::now();
         while Instant::now() <= later {}
-        queue.push(message(3));
+        queue.push([message(3)]);
         assert_eq!(queue.drop_before(later), 2);
         assert_eq!((queue.level(), queue.drop_before(later)), ((1, 3), 0));
     }
@@ -162,7 +173,7 @@ mod tests {
     #[test]
     fn a_batch_is_bounded() {
         let queue = Queue::new(1000, 1 << 30);
-        (0..100).for_each(|_| _ = queue.push(message(10_000)));
+        (0..100).for_each(|_| _ = queue.push([message(10_000)]));
         let mut buffer = BytesMut::new();
         assert_eq!(queue.drain_into(&mut buffer), 14);
         assert!(buffer.len() < BATCH_BYTES + 10_000 + frame::HEADER_BYTES);
