@@ -39,6 +39,8 @@ fn five_nodes_in_three_parts_go_on_with_one_vote_and_wait_with_a_majority() {
         // Each of the two parts that lose had done three things at least.
         assert!(6 <= tolerant.one_run_remains(&cluster));
         tolerant.undone_in_reverse_order(&cluster);
-        assert_eq!(passive.one_run_remains(&cluster), 0, "whoever waited has nothing to undo");
+        // Only the call that was under way when the network was cut: whoever goes on instead of its
+        // caller makes it anew, because its provider knows no keys. Most often its caller goes on.
+        assert!(passive.one_run_remains(&cluster) <= 1, "whoever waited has nothing else to undo");
     });
 }
