@@ -205,7 +205,7 @@ impl Transport {
         self.send_together(to, vec![message])
     }
 
-    /// Gives messages for a peer, which leave together; says of what kind the last was that did not.
+    /// Gives messages for a peer, which leave together. If some are too large, only those are dropped.
     /// Never waits, and may be called from any thread.
     pub fn send_together(&self, to: NodeId, mut messages: Vec<Bytes>) -> Sent {
         let (all, bytes_max) = (messages.len(), self.shared.settings.message_bytes_max);

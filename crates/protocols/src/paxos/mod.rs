@@ -284,6 +284,7 @@ impl Paxos {
 
     fn count_acceptance(&mut self, now: Time, from: NodeId, ballot: Ballot) -> Vec<Output> {
         if self.two_decide() {
+            // Whoever has accepted knows.
             self.unaware.remove(&from);
         }
         if self.record.promised != Some(ballot) {

@@ -331,8 +331,8 @@ impl Engine {
 
     /// Tells the replica what a remnant has undone.
     pub(in crate::engine) fn tell_undone(&mut self, remnant: ExecutionId) {
-        let told_of = self.roster.get(remnant).and_then(Entry::remnant);
-        if told_of.is_none_or(|custody| custody.told_of.is_empty()) || !self.wake(remnant) {
+        let custody = self.roster.get(remnant).and_then(Entry::remnant);
+        if custody.is_none_or(|custody| custody.told_of.is_empty()) || !self.wake(remnant) {
             return;
         }
         let entry = self.roster.known(remnant);
