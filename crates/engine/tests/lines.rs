@@ -117,6 +117,46 @@ fn an_answer_that_comes_while_its_node_waits_for_another_line_is_not_forgotten()
     assert_eq!(names(&cluster.run_answering(2 * SECOND)), [(3, "undo b")]);
 }
 
+/// Seen in the paper's experiment: the answer went to the line that was lost last, which had not asked, and
+/// the one that had waited for it for ever.
+#[test]
+fn an_answer_finds_its_line_though_another_one_was_lost_since() {
+    let calls = ["a", "b", "c", "d"].map(|name| (name, Provider::Keyless));
+    let program = program_of("abcd", &calls);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), survival());
+    cluster.pass();
+    cluster.cut(1, &[2, 3]);
+    let a = cluster.call_of(3);
+    cluster.answer(3, a);
+    cluster.run(Duration::from_millis(20));
+    cluster.cut(2, &[3]);
+    cluster.run(3 * SECOND);
+    // Node 3 calls `b`, node 2 has gone on from there and is further, and node 1 has done it all.
+    let b = cluster.call_of(3);
+    assert_eq!(service_of(&b.2), "b");
+    for (node, names) in [(1, ["a", "b", "c", "d"].as_slice()), (2, &["b", "c"])] {
+        for name in names {
+            let call = cluster.call_of(node);
+            assert_eq!(cluster.answer(node, call), *name);
+            cluster.pass();
+        }
+    }
+    let d = cluster.call_of(2);
+    cluster.heal();
+    cluster.cut(1, &[2, 3]);
+    cluster.run(2 * SECOND);
+    assert_eq!(told(&mut cluster, 3).0, Phase::Following, "its line is lost to that of node 2");
+    cluster.heal();
+    cluster.run(2 * SECOND);
+    assert_eq!(told(&mut cluster, 3).0, Phase::Compensating, "and that one to the line of node 1");
+    cluster.answer(3, b);
+    cluster.answer(2, d);
+    let undone = cluster.run_answering(2 * SECOND);
+    let of_3: Vec<_> = names(&undone).into_iter().filter(|(node, _)| *node == 3).collect();
+    assert_eq!(of_3, [(3, "undo b"), (3, "undo a")]);
+}
+
 /// All three nodes go on apart: node 3 does `a`, `b` and `c`, node 2 goes on from what node 3 had after
 /// `a`, and node 1, which knows of nothing, comes to the end first. Gives the calls under way at 2 and 3.
 fn three_lines() -> (Cluster, [(ExecutionId, Ticket, Request); 2]) {

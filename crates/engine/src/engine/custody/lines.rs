@@ -160,7 +160,9 @@ impl Engine {
                 let in_flight = std::mem::take(&mut holding.in_flight);
                 let mut late = std::mem::take(&mut holding.late);
                 late.extend(holding.held.iter().filter_map(HeldBack::never_left));
-                (holding.address, in_flight, late)
+                // It goes with the line whose calls are under way: the next line that is lost here before
+                // they are answered made none of them.
+                (holding.address.take(), in_flight, late)
             }
             _ => (None, BTreeSet::new(), Vec::new()),
         };
