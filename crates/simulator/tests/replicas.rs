@@ -100,12 +100,15 @@ fn a_primary_that_crashes_is_replaced() {
 fn a_primary_whose_disk_stands_still_is_replaced() {
     for survival in [Strategy::Passive, Strategy::PartitionTolerant] {
         let survival = Survival::new(survival, 3);
-        let world = world(options(3, &["slow-disk@0.03+0.5:3=50000"]), line(30, &survival, true));
+        // The client may ask where nothing moves; then it soon asks another.
+        let options = WorldOptions {
+            client_patience: Duration::from_millis(500),
+            ..options(3, &["slow-disk@0.03+0.5:3=50000"])
+        };
+        let world = world(options, line(30, &survival, true));
         let finding = checkers::everything_that_always_holds(&world);
         assert_eq!(finding, Ok(()), "{survival:?}\n{}", world.trace);
-        // The client asks again every five seconds, at first perhaps where nothing moves.
-        let elapsed = world.elapsed();
-        assert!(elapsed < Duration::from_secs(11), "{elapsed:?}\n{}", world.trace);
+        assert!(world.elapsed() < Duration::from_secs(6), "{:?}\n{}", world.elapsed(), world.trace);
     }
 }
 
