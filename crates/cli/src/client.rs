@@ -20,12 +20,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Which node, and who asks.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Connection {
-    /// The address of the node
-    #[arg(long, env = "OUTLAST_NODE", default_value = DEFAULT_NODE, value_name = "URL")]
-    node: String,
-    /// The token that the node wants to see; by default the one in the data directory of a node on
-    /// this machine, which OUTLAST_DATA names
-    #[arg(long, env = "OUTLAST_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    /// The address of the node [env: OUTLAST_NODE] [default: http://127.0.0.1:7180]
+    #[arg(long, value_name = "URL")]
+    node: Option<String>,
+    /// The token that the node wants to see [env: OUTLAST_TOKEN] [default: the one in the data
+    /// directory of a node on this machine, which OUTLAST_DATA names]
+    #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
     /// Print the node's answer as JSON
     #[arg(long)]
@@ -45,9 +45,16 @@ impl Connection {
         runtime.block_on(conversation(Client::new(self)?))
     }
 
+    /// The address given, or where a node listens unless it is told otherwise.
+    fn address(&self) -> Result<Url, Failure> {
+        let given = self.node.clone().or_else(|| variable("OUTLAST_NODE"));
+        parse_address(given.as_deref().unwrap_or(DEFAULT_NODE))
+    }
+
     /// The token given, or that of a node on this machine.
     fn token(&self) -> Option<String> {
-        self.token.clone().or_else(|| read_token(&data_directory(None).ok()?).ok())
+        let given = self.token.clone().or_else(|| variable("OUTLAST_TOKEN"));
+        given.or_else(|| read_token(&data_directory(None).ok()?).ok())
     }
 }
 
@@ -60,7 +67,7 @@ pub(crate) struct Client {
 
 impl Client {
     fn new(connection: &Connection) -> anyhow::Result<Self> {
-        Self::open(parse_address(&connection.node)?, connection.token())
+        Self::open(connection.address()?, connection.token())
     }
 
     fn open(node: Url, token: Option<String>) -> anyhow::Result<Self> {
@@ -233,9 +240,14 @@ pub(crate) fn exit_of(condition: &str) -> Exit {
     }
 }
 
+/// What a variable of the environment says. One that is set to nothing says nothing, which is why it is
+/// not left to the command line's parser.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.trim().is_empty())
+}
+
 /// The data directory given, or the one that OUTLAST_DATA names, or where a node on this machine keeps
-/// it. A variable that is set to nothing names none, which is why it is not left to the command line's
-/// parser.
+/// it. As everywhere, a variable that is set to nothing names none.
 pub(crate) fn data_directory(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let said = std::env::var_os("OUTLAST_DATA").filter(|path| !path.is_empty());
     match given.map(Path::to_owned).or_else(|| said.map(PathBuf::from)) {

@@ -324,6 +324,21 @@ fn without_the_token_nothing_is_told_but_where_it_is() {
     assert_eq!(world.run(&["ps", "--token", &fresh]).code, 0);
 }
 
+#[test]
+fn a_node_and_a_token_that_are_set_to_nothing_are_not_said() {
+    let world = World::new();
+    let data = world.directory.path().join("data");
+    let ask = |node: &str, more: &[&str]| {
+        let mut command = world.command();
+        command.env("OUTLAST_NODE", node).env("OUTLAST_TOKEN", "").env("OUTLAST_DATA", &data);
+        Said::of(command.arg("ps").args(more).output().unwrap())
+    };
+    assert_eq!(ask(&world.address.to_string(), &[]).code, 0, "the token is that of the directory");
+    // Somebody's own node may listen at the default address, so this one only must not be bad usage.
+    assert_ne!(ask("", &[]).code, 2);
+    assert_eq!(ask("", &["--node", ""]).code, 2);
+}
+
 fn token(data: &Path, more: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
     command.args(["token", "--data"]).arg(data).args(more);
