@@ -16,7 +16,7 @@ use outlast_expressions::value;
 use outlast_lineage::ExecutionId;
 use outlast_node::journal::{Event, Journal, JournalError, Options, Recovered};
 use outlast_node::store::{Checkpoint, Store, StoreError};
-use outlast_node::{Configuration, Node, NodeHandle, random};
+use outlast_node::{Configuration, Node, NodeHandle, http, random};
 use tokio::runtime::Handle;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -221,6 +221,42 @@ async fn lists_on_a_full_disk_are_answered_with_what_is_durable() {
     fs::remove_file(&filler).unwrap();
     let all = listed_when_there_is_room(&node, &started).await;
     assert!(all.is_superset(&started));
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_a_node_on_a_full_disk_is_told_so() {
+    let Some(disk) = SmallDisk::mount("8m") else { return };
+    let journal = Options { incarnation: 1, ..options() };
+    let data = disk.0.path().join("data");
+    let node =
+        Node::start(Configuration { journal, ..Configuration::new(data) }, &Handle::current());
+    let node = node.unwrap();
+    let listen = ([127, 0, 0, 1], 0).into();
+    let options = http::Options { listen, ..http::Options::default() };
+    let server = http::serve(node.clone(), options).await.unwrap();
+    // Whoever installed a provider first has installed the same one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
+    let post = async |path: &str, body: String| {
+        let sent = client.post(format!("http://{}{path}", server.address())).body(body).send();
+        tokio::time::timeout(PATIENCE, sent).await.expect("an answer").unwrap().status().as_u16()
+    };
+    assert_eq!(post("/v1/definitions", WAITS.to_owned()).await, 201);
+    let mut room = fs::File::create(disk.0.path().join("filler")).unwrap();
+    while io::Write::write_all(&mut room, &[1; 4096]).is_ok() {}
+    let start =
+        format!(r#"{{"namespace":"tests","workflow":"waits","input":"{}"}}"#, "z".repeat(10_000));
+    let mut answers = Vec::new();
+    while answers.last().is_none_or(|status| *status == 201) {
+        assert!(answers.len() < 10_000, "the disk never fills up");
+        answers.push(post("/v1/executions", start.clone()).await);
+    }
+    assert_eq!(answers.last(), Some(&507), "the one that found no room is told");
+    assert_eq!(post("/v1/executions", start).await, 507, "and all that come later");
+    server.stop().await;
+    drop(room);
+    fs::remove_file(disk.0.path().join("filler")).unwrap();
     node.shutdown().await;
 }
 

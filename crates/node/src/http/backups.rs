@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use outlast_expressions::value;
 use utoipa::ToSchema;
 
 use super::payload::Payload;
@@ -34,9 +33,8 @@ pub(super) async fn make(
     State(api): State<Arc<Api>>,
     payload: Payload,
 ) -> Result<(StatusCode, Json<model::Backup>), Problem> {
-    let body = payload.json()?;
-    let target = value::get(&body, "target").and_then(value::as_str);
-    let Some(target) = target.map(Path::new).filter(|path| path.is_absolute()) else {
+    let target = payload.members(&["target"])?.text("target")?;
+    let Some(target) = target.as_deref().map(Path::new).filter(|path| path.is_absolute()) else {
         return Err(Problem::invalid("`target` is the absolute path of a directory"));
     };
     api.node.backup(target.to_owned()).await.map_err(|error| match error {

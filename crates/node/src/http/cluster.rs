@@ -200,7 +200,11 @@ pub(super) async fn drain(
     payload: Payload,
 ) -> Result<Json<Share>, Problem> {
     member(&api)?;
-    let drain = !matches!(value::get(&payload.json()?, "drain"), Some(Value::Bool(false)));
+    let drain = match payload.members(&["drain"])?.get("drain") {
+        None | Some(Value::Bool(true)) => true,
+        Some(Value::Bool(false)) => false,
+        Some(_) => return Err(Problem::invalid("`drain` is neither true nor false")),
+    };
     Ok(Json(Share::of(&*standing(&api, Ask::Drain(drain)).await?)))
 }
 
@@ -228,7 +232,7 @@ pub(super) async fn invite(
     payload: Payload,
 ) -> Result<(StatusCode, Json<InvitationView>), Problem> {
     let cluster = member(&api)?.clone();
-    let valid = match value::get(&payload.json()?, "valid") {
+    let valid = match payload.members(&["valid"])?.get("valid") {
         None => VALID,
         Some(seconds) => seconds_of(seconds)?,
     };

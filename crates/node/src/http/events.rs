@@ -112,11 +112,18 @@ fn attributes(headers: &HeaderMap) -> Result<Vec<(String, Value)>, Problem> {
     attributes.collect()
 }
 
-/// The event with an id, a source, a version and a time, if it has none.
+/// The event with an id, a source, a version and a time, if it has none. Those it has are texts: by
+/// source, type and id it is told from others.
 fn complete(api: &Api, event: &Value) -> Result<Value, Problem> {
-    let kind = value::get(event, "type").and_then(value::as_str);
-    if kind.is_none_or(str::is_empty) {
+    let is_text = |given: &Value| value::as_str(given).is_some_and(|text| !text.is_empty());
+    if !value::get(event, "type").is_some_and(is_text) {
         return Err(Problem::invalid("an event is an object with a `type`"));
+    }
+    let wrong = ["id", "source", "specversion", "time"]
+        .into_iter()
+        .find(|name| value::get(event, name).is_some_and(|given| !is_text(given)));
+    if let Some(name) = wrong {
+        return Err(Problem::invalid(format!("the `{name}` of an event is not a text")));
     }
     let id = api.node.new_id().to_string();
     let defaults = [

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value as JsonValue;
 use utoipa::{IntoParams, ToSchema};
 
-use super::payload::{Parameters, Payload, which};
+use super::payload::{Members, Parameters, Payload, which};
 use super::{Api, Problem, model};
 use crate::random;
 
@@ -41,6 +41,7 @@ pub(super) struct StartRequest {
 
 /// Which executions.
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Selection {
     /// Only of this namespace.
     namespace: Option<String>,
@@ -71,7 +72,8 @@ pub(super) async fn start(
     State(api): State<Arc<Api>>,
     payload: Payload,
 ) -> Result<(StatusCode, Json<model::Started>), Problem> {
-    let ask = start_ask(&api, &payload.json()?)?;
+    let known = ["namespace", "workflow", "version", "input", "id", "name", "survival"];
+    let ask = start_ask(&api, &payload.members(&known)?)?;
     match api.ask(Ask::Start(Box::new(ask))).await? {
         Reply::Started { execution, definition, new } => {
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
@@ -82,32 +84,25 @@ pub(super) async fn start(
     }
 }
 
-fn start_ask(api: &Api, body: &Value) -> Result<StartAsk, Problem> {
-    let text = |name: &str| match value::get(body, name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(given) => match value::as_str(given) {
-            Some(text) => Ok(Some(text.to_owned())),
-            None => Err(Problem::invalid(format!("`{name}` is not a text"))),
-        },
+fn start_ask(api: &Api, body: &Members) -> Result<StartAsk, Problem> {
+    let needed = |name: &str| {
+        body.text(name)?.ok_or_else(|| Problem::invalid(format!("`{name}` is missing")))
     };
-    let needed =
-        |name: &str| text(name)?.ok_or_else(|| Problem::invalid(format!("`{name}` is missing")));
-    let id = text("id")?.map(|id| {
+    let id = body.text("id")?.map(|id| {
         id.parse::<ExecutionId>().map_err(|error| Problem::invalid(format!("`id` is {error}")))
     });
-    let survival = value::get(body, "survival").filter(|said| **said != Value::Null);
-    let survival = survival.map(|said| {
+    let survival = body.get("survival").filter(|said| **said != Value::Null).map(|said| {
         Survival::read(said).map_err(|reason| Problem::invalid(format!("`survival`: {reason}")))
     });
     let id = id.transpose()?;
     Ok(StartAsk {
         id: id.unwrap_or_else(|| api.node.new_id()),
         given: id.is_some(),
-        name: text("name")?,
+        name: body.text("name")?,
         namespace: needed("namespace")?,
         workflow: needed("workflow")?,
-        version: WorkflowVersion::of(text("version")?.as_deref().unwrap_or("latest")),
-        input: value::get(body, "input").cloned().unwrap_or_else(|| value::object([])),
+        version: WorkflowVersion::of(body.text("version")?.as_deref().unwrap_or("latest")),
+        input: body.get("input").cloned().unwrap_or_else(|| value::object([])),
         salt: random::bytes(),
         survival: survival.transpose()?,
     })
@@ -251,9 +246,8 @@ pub(super) async fn compensate(
     Path(execution): Path<String>,
     payload: Payload,
 ) -> Result<(StatusCode, Json<model::Done>), Problem> {
-    let body = payload.json()?;
-    let reason = value::get(&body, "reason").and_then(value::as_str);
-    let reason = reason.unwrap_or("someone asked for it").to_owned();
+    let reason = payload.members(&["reason"])?.text("reason")?;
+    let reason = reason.unwrap_or_else(|| "someone asked for it".to_owned());
     done(&api, &execution, |which| Ask::Compensate { which, reason }).await
 }
 

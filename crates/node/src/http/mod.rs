@@ -26,6 +26,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -47,6 +48,12 @@ use token::Token;
 
 /// How many compiled definitions are kept for drawings and histories.
 const PROGRAMS_MAX: usize = 64;
+
+/// How long what is asked for may take to be stored before a full disk is told.
+const STORED_WITHIN: Duration = Duration::from_secs(5);
+/// What whoever asked then hears.
+const NOT_STORED_YET: &str = "there is no space left to record what was asked for; it is done as soon \
+                              as there is: ask again, with the same id or name for a start";
 
 /// How the API is served.
 #[derive(Clone, Debug)]
@@ -203,9 +210,18 @@ pub fn openapi() -> String {
 impl Api {
     /// Asks the node; what it refuses is a problem.
     async fn ask(&self, ask: Ask) -> Result<Reply, Problem> {
-        match self.node.ask(ask).await? {
-            Reply::Refused(refusal) => Err(refusal.into()),
-            reply => Ok(reply),
+        let waits_for_an_end = matches!(ask, Ask::Wait(_));
+        let answer = self.node.ask(ask);
+        tokio::pin!(answer);
+        loop {
+            match tokio::time::timeout(STORED_WITHIN, &mut answer).await {
+                Ok(Ok(Reply::Refused(refusal))) => return Err(refusal.into()),
+                Ok(reply) => return Ok(reply?),
+                Err(_) if !waits_for_an_end && self.node.storage().is_err() => {
+                    return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, NOT_STORED_YET));
+                }
+                Err(_) => {}
+            }
         }
     }
 

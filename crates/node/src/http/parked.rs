@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use outlast_engine::{Ask, ParkedFilter, Reply};
-use outlast_expressions::{Value, value};
+use outlast_expressions::Value;
 use outlast_workflow::Resolution;
 use serde::Deserialize;
 use serde_json::Value as JsonValue;
@@ -16,6 +16,7 @@ use super::{Api, Problem, model};
 
 /// Which parked effects.
 #[derive(Deserialize, Default, IntoParams)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Selection {
     /// Only of this execution: its id, or `namespace/name`.
     execution: Option<String>,
@@ -85,16 +86,16 @@ pub(super) async fn resolve(
     State(api): State<Arc<Api>>,
     payload: Payload,
 ) -> Result<Json<model::Resolved>, Problem> {
-    let body = payload.json()?;
-    let text = |name: &str| value::get(&body, name).and_then(value::as_str).map(str::to_owned);
+    let known = ["resolution", "result", "execution", "effect", "namespace", "workflow"];
+    let body = payload.members(&known)?;
     let selection = Selection {
-        execution: text("execution"),
-        effect: text("effect"),
-        namespace: text("namespace"),
-        workflow: text("workflow"),
+        execution: body.text("execution")?,
+        effect: body.text("effect")?,
+        namespace: body.text("namespace")?,
+        workflow: body.text("workflow")?,
     };
     let filter = selection.filter()?;
-    let resolution = resolution(text("resolution").as_deref(), value::get(&body, "result"))?;
+    let resolution = resolution(body.text("resolution")?.as_deref(), body.get("result"))?;
     match api.ask(Ask::Resolve { filter, resolution }).await? {
         Reply::Resolved(resolved) => Ok(Json(model::Resolved { resolved })),
         other => Err(Problem::unexpected(&other)),

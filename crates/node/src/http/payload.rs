@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{BodyDataStream, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -15,6 +15,10 @@ use super::problem::Problem;
 
 /// The largest body: somewhat more than the largest value the engine takes.
 const BODY_BYTES_MAX: usize = 6 * 1024 * 1024;
+/// How much of a body that is too large is taken in and dropped, so that its sender hears why.
+const DROPPED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How long its sender may pause.
+const DROPPED_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// How long a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -40,10 +44,48 @@ impl Payload {
             .map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
     }
 
+    /// The body as an object with no other members than these. One that is not known is refused: it
+    /// may be a misspelt one that says what is meant, and without it everything would be.
+    pub(super) fn members(&self, known: &[&str]) -> Result<Members, Problem> {
+        let body = self.json()?;
+        if !matches!(body, Value::Obj(_)) {
+            return Err(Problem::invalid("the body is not an object"));
+        }
+        let stranger = value::members(&body).map(|(name, _)| name).find(|it| !known.contains(it));
+        match stranger {
+            Some(name) => {
+                let known = known.join(", ");
+                Err(Problem::invalid(format!("`{name}` is not known here; there is {known}")))
+            }
+            None => Ok(Members(body)),
+        }
+    }
+
     /// The media type, without its parameters.
     pub(super) fn media_type(&self) -> &str {
         let given = self.headers.get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
         given.and_then(|given| given.split(';').next()).unwrap_or_default().trim()
+    }
+}
+
+/// The members of a body.
+pub(super) struct Members(Value);
+
+impl Members {
+    /// A member, if it is there.
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        value::get(&self.0, name)
+    }
+
+    /// A text, if it is there; null is as good as none.
+    pub(super) fn text(&self, name: &str) -> Result<Option<String>, Problem> {
+        match self.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(given) => match value::as_str(given) {
+                Some(text) => Ok(Some(text.to_owned())),
+                None => Err(Problem::invalid(format!("`{name}` is not a text"))),
+            },
+        }
     }
 }
 
@@ -52,27 +94,7 @@ impl<S: Send + Sync> FromRequest<S> for Payload {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let (Parts { headers, .. }, body) = request.into_parts();
-        let announced = headers.get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok());
-        if announced
-            .and_then(|it| it.parse().ok())
-            .is_some_and(|bytes: usize| BODY_BYTES_MAX < bytes)
-        {
-            return Err(too_large());
-        }
-        let mut stream = body.into_data_stream();
-        let reading = async {
-            let mut bytes = Vec::new();
-            while let Some(part) = stream.next().await {
-                let part =
-                    part.map_err(|error| Problem::invalid(format!("half a request: {error}")))?;
-                if BODY_BYTES_MAX < bytes.len() + part.len() {
-                    return Err(too_large());
-                }
-                bytes.extend_from_slice(&part);
-            }
-            Ok(bytes)
-        };
-        match tokio::time::timeout(BODY_TIME_MAX, reading).await {
+        match tokio::time::timeout(BODY_TIME_MAX, read(body.into_data_stream())).await {
             Ok(bytes) => Ok(Self { headers, bytes: bytes?.into() }),
             Err(_) => {
                 let detail = format!("the body did not arrive within {BODY_TIME_MAX:?}");
@@ -82,9 +104,31 @@ impl<S: Send + Sync> FromRequest<S> for Payload {
     }
 }
 
-fn too_large() -> Problem {
-    let detail = format!("the body is larger than {BODY_BYTES_MAX} bytes");
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+/// Reads a body.
+async fn read(mut stream: BodyDataStream) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    while let Some(part) = stream.next().await {
+        let part = part.map_err(|error| Problem::invalid(format!("half a request: {error}")))?;
+        if BODY_BYTES_MAX < bytes.len() + part.len() {
+            drop((bytes, part));
+            drop_rest(stream).await;
+            let detail = format!("the body is larger than {BODY_BYTES_MAX} bytes");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok(bytes)
+}
+
+/// Takes in what is still being sent: whoever sends when the connection is closed hears no answer.
+async fn drop_rest(mut stream: BodyDataStream) {
+    let mut dropped = 0;
+    while let Ok(Some(Ok(part))) = tokio::time::timeout(DROPPED_PAUSE_MAX, stream.next()).await {
+        dropped += part.len();
+        if DROPPED_BYTES_MAX < dropped {
+            return;
+        }
+    }
 }
 
 /// The query of a request.

@@ -99,7 +99,7 @@ const fn named(status: StatusCode) -> (&'static str, &'static str) {
         421 => ("urn:outlast:problem:elsewhere", "It is for another node to do"),
         422 => ("urn:outlast:problem:document", "The document is rejected"),
         429 => ("urn:outlast:problem:busy", "Too much at once"),
-        503 => ("urn:outlast:problem:stopped", "The node has stopped"),
+        503 => ("urn:outlast:problem:stopped", "The node takes no work"),
         504 => ("urn:outlast:problem:unanswered", "Another node did not answer"),
         507 => ("urn:outlast:problem:storage-full", "The disk is full"),
         _ => ("urn:outlast:problem:internal", "Something is wrong with the node"),

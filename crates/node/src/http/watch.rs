@@ -32,6 +32,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Which part of a history.
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Part {
     /// From this record on: where the page before ended.
     from: Option<u64>,
@@ -64,6 +65,7 @@ pub(super) async fn history(
 
 /// How to draw.
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Style {
     /// svg (the default) or mermaid.
     format: Option<String>,

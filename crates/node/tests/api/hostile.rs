@@ -92,6 +92,32 @@ async fn garbage_is_answered_with_a_client_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_known_is_refused_instead_of_left_out() {
+    let running = Running::start().await;
+    assert_eq!(running.define(crate::server::WAITS).await.0, StatusCode::CREATED);
+    let flow = json!({ "namespace": "tests", "workflow": "waits" });
+    let misspelt = json!({ "namespace": "tests", "workflow": "waits", "inputs": {} });
+    let everything = json!({ "resolution": "abandon", "executon": "tests/one" });
+    let number = json!({ "resolution": "abandon", "execution": 1 });
+    let event = json!({ "type": "test.tick", "id": 1 });
+    for (path, body) in [
+        ("/v1/executions", &misspelt),
+        ("/v1/executions", &json!([flow])),
+        ("/v1/parked/resolve", &everything),
+        ("/v1/parked/resolve", &number),
+        ("/v1/events", &event),
+    ] {
+        let (status, problem) = running.post(path, body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path} {body}: {problem}");
+    }
+    for path in ["/v1/executions?status=faulted", "/v1/parked?executon=a", "/v1/definitions?a=b"] {
+        assert_eq!(running.get_status(path).await, StatusCode::BAD_REQUEST, "{path}");
+    }
+    assert_eq!(running.get("/v1/executions").await.1["executions"], json!([]));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn oversized_bodies_are_refused_and_not_kept() {
     let running = Running::start().await;
     assert_eq!(running.define(crate::server::WAITS).await.0, StatusCode::CREATED);
@@ -100,6 +126,10 @@ async fn oversized_bodies_are_refused_and_not_kept() {
         "namespace": "tests", "workflow": "waits", "input": "x".repeat(5 * 1024 * 1024),
     });
     let (status, problem) = running.post("/v1/executions", &large).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{problem}");
+    // Whoever sends more than is read hears so, too.
+    let larger = json!({ "input": "x".repeat(30 * 1024 * 1024) });
+    let (status, problem) = running.post("/v1/executions", &larger).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{problem}");
     // Without a length, and never ending: chunks until the node has had enough.
     for _ in 0..20 {
