@@ -10,7 +10,7 @@ use kit::world::World;
 use outlast_expressions::value;
 use outlast_lineage::Digest;
 use outlast_workflow::program::bundle::{self, NESTING_MAX, join, link};
-use outlast_workflow::program::{Kind, OnFault};
+use outlast_workflow::program::{Kind, OnFault, Template};
 use outlast_workflow::{Event, Outcome, Program, TaskId};
 
 use Node::{Child, Compensate, Detach, Invoke, Loop, Plain, Raise, Sequence, Set};
@@ -49,6 +49,23 @@ fn the_run_goes_on_with_the_input_while_the_start_waits_to_leave() {
     assert!(world.execution.outgoing_start(0).is_none());
     assert!(matches!(world.run(), Outcome::Completed(_)));
     assert_eq!(world.done(), ["after"], "nothing of it is part of this run");
+}
+
+#[test]
+fn what_the_other_is_given_is_not_what_the_run_goes_on_with() {
+    let mut around = bare_program("around", Detach("one"), OnFault::Leave);
+    let given = value::parse(r#"{"for":"one"}"#).unwrap();
+    for task in &mut around.tasks {
+        if let Kind::RunWorkflow { input, .. } = &mut task.kind {
+            *input = Some(Template::Literal(given.clone()));
+        }
+    }
+    let members = [(named("one"), program("one", Plain("inside")))];
+    let program = Arc::new(link(Digest::of(b"bundle"), &around, &members));
+    let own = value::parse(r#"{"from":"around"}"#).unwrap();
+    let mut world = World::start_shared(&program, own.clone(), 1);
+    assert_eq!(world.execution.outgoing_start(0).expect("it waits").input, given);
+    assert_eq!(world.run(), Outcome::Completed(own));
 }
 
 #[test]

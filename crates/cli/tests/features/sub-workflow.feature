@@ -57,3 +57,32 @@ Feature: Sub-workflows
     """yaml
     status: 418
     """
+
+  Scenario: Who does not wait goes on with its own input
+    Given a workflow with definition:
+    """yaml
+    document: { dsl: '1.0.3', namespace: default, name: parent, version: '1.0.0' }
+    do:
+      - start:
+          run:
+            await: false
+            workflow: { namespace: default, name: child, version: '1.0.0', input: { number: 7 } }
+      - wrap:
+          set: { kept: '${ . }' }
+    """
+    And a registered workflow with definition:
+    """yaml
+    document: { dsl: '1.0.3', namespace: default, name: child, version: '1.0.0' }
+    do:
+      - double:
+          set: { number: '${ .number * 2 }' }
+    """
+    And given the workflow input is:
+    """yaml
+    number: 21
+    """
+    When the workflow is executed
+    Then the workflow should complete with output:
+    """yaml
+    kept: { number: 21 }
+    """

@@ -50,10 +50,8 @@ impl Machine<'_> {
         };
         let (child, ticket) = (self.child_id(branch), branch.ticket());
         let start = Some(Departure { child, task, ticket });
-        let (event, emitted) = (input.clone(), self.now);
-        let outgoing = Outgoing { number, event, emitted, at_once: false, start };
+        let outgoing = Outgoing { number, event: input, emitted: self.now, at_once: false, start };
         self.exchange(ExchangePatch { emitted: vec![outgoing], ..ExchangePatch::default() });
-        branch.set_data(input);
         self.complete(branch)
     }
 
@@ -86,10 +84,8 @@ impl Machine<'_> {
         if let Some(turn) = self.child_rolled_back(&mut branch, ticket, outcome.clone()) {
             return self.settle(branch, turn);
         }
-        let (child, input) = match branch.top().map(|frame| &frame.activity) {
-            Some(Activity::Child { ticket: waiting, child, input }) if *waiting == ticket => {
-                (*child, input.clone())
-            }
+        let child = match branch.top().map(|frame| &frame.activity) {
+            Some(Activity::Child { ticket: waiting, child, .. }) if *waiting == ticket => *child,
             _ => return self.put(branch),
         };
         let Kind::RunWorkflow { wait, .. } = self.definition(&branch).kind else {
@@ -102,7 +98,7 @@ impl Machine<'_> {
             self.set_activity(&mut branch, Activity::Begin);
             self.raise(&mut branch, fault)
         } else {
-            branch.set_data(input);
+            // Whoever does not wait has no result: the data is the task's own input, as it was.
             self.complete(&mut branch)
         };
         self.settle(branch, turn);
