@@ -34,8 +34,8 @@ impl Document {
     }
 }
 
-/// Reads JSON, or with `@` the file that holds it.
-pub(crate) fn json(text: &str) -> anyhow::Result<Value> {
+/// Reads what an option gives: JSON, or with `@` the file that holds it.
+pub(crate) fn json(option: &str, text: &str) -> anyhow::Result<Value> {
     let read = match text.strip_prefix('@') {
         Some(path) => std::fs::read_to_string(path)
             .map_err(|error| Failure::usage(format!("cannot read {path}: {error}")))?,
@@ -43,5 +43,5 @@ pub(crate) fn json(text: &str) -> anyhow::Result<Value> {
     };
     value::parse(&read)
         .map_err(|error| Failure::usage(format!("{text} is not JSON: {error}")))
-        .context("--input takes JSON, or @FILE")
+        .with_context(|| format!("{option} takes JSON, or @FILE"))
 }

@@ -103,6 +103,54 @@ fn a_fault_points_into_the_document() {
 }
 
 #[test]
+fn a_fault_of_the_workflow_itself_points_at_what_it_is_about() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("own.yaml");
+    for (about, task) in [
+        ("input: { schema: { document: { type: string } } }", "set: { ok: true }"),
+        ("output: { as: '.missing.more' }", "set: { missing: 1 }"),
+        ("timeout: { after: PT0.05S }", "wait: PT30S"),
+    ] {
+        write(directory.path(), "own", &format!("  - only: {{ {task} }}\n{about}\n"));
+        let (code, _, talk) = run(directory.path(), &["own.yaml"]);
+        assert_eq!(code, Some(1), "{talk}");
+        assert!(talk.contains("own.yaml:4:1"), "{talk}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn what_a_run_does_not_wait_for_is_run_to_its_end_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let child = |name: &str, version: &str| {
+        format!(
+            "run: {{ await: false, workflow: {{ namespace: tests, name: {name}, {version} }} }}"
+        )
+    };
+    write(directory.path(), "slow", SLOW);
+    let between = format!("  - pass: {{ {} }}\n", child("slow", "version: latest"));
+    write(directory.path(), "between", &between);
+    write(
+        directory.path(),
+        "first",
+        &format!("  - go: {{ {} }}\n", child("between", "version: latest")),
+    );
+    let arguments = ["first.yaml", "--define", "between.yaml", "--define", "slow.yaml"];
+    let spawned = outlast(directory.path())
+        .arg("run")
+        .args(arguments)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    kill_after(spawned, "started     sleep[1]");
+    let (code, output, talk) = run(directory.path(), &arguments);
+    assert_eq!((code, output.as_str()), (Some(0), "{}\n"), "{talk}");
+    assert!(!talk.contains("started     go"), "it began anew: {talk}");
+    assert!(talk.contains("completed   done"), "{talk}");
+}
+
+#[test]
 fn bad_documents_and_bad_usage_have_their_own_codes() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("bad.yaml"), "document: 7\n").unwrap();

@@ -175,7 +175,8 @@ fn ensure_token(directory: &Path) -> anyhow::Result<()> {
     let token = rotate_token(directory)
         .with_context(|| format!("cannot write the token in {}", directory.display()))?;
     eprintln!(
-        "the token of this node, shown this once (`outlast token` prints it again):\n{token}"
+        "the token of this node, shown this once (`outlast token --data {}` prints it again):\n{token}",
+        directory.display()
     );
     Ok(())
 }

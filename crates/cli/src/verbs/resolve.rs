@@ -17,6 +17,7 @@ const RESOLUTIONS: [&str; 4] = ["done", "not-done", "retry", "abandon"];
     override_usage = "outlast resolve <EXECUTION> [EFFECT] <done|not-done|retry|abandon> [OPTIONS]\n       \
                       outlast resolve --all <done|not-done|retry|abandon> [OPTIONS]",
     after_help = "\
+What became of it:
   done      it happened; --result is what it answered
   not-done  it did not happen; an undo is made again, with a new key
   retry     ask again
@@ -95,7 +96,7 @@ fn request(arguments: &Arguments) -> anyhow::Result<Json> {
     match &arguments.result {
         Some(_) if *resolution != "done" => return Err(usage("--result goes with `done` only")),
         Some(result) => {
-            body.insert("result".to_owned(), value::to_json(&input::json(result)?));
+            body.insert("result".to_owned(), value::to_json(&input::json("--result", result)?));
         }
         None => {}
     }

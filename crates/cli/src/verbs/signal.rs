@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut event = json!({ "type": arguments.kind, "source": arguments.source });
     if let Some(data) = &arguments.data {
-        event["data"] = value::to_json(&input::json(data)?);
+        event["data"] = value::to_json(&input::json("--data", data)?);
     }
     let path = ["v1", "executions", &arguments.execution, "signal"];
     let answer = arguments.connection.talk(async |client| client.post(&path, &event).await)?;

@@ -56,7 +56,7 @@ struct Definition {
 
 /// Starts it, and waits for its end if wanted.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let input = value::to_json(&input::json(&arguments.input)?);
+    let input = value::to_json(&input::json("--input", &arguments.input)?);
     let document = document_at(&arguments.flow)?;
     if let Some(document) = &document
         && !accepted(document)

@@ -21,13 +21,19 @@ impl Machine<'_> {
         self.raise_from(branch, branch.frames().len(), fault)
     }
 
-    /// Where people look for the error: the task in the flow, not one inside a function it calls.
+    /// Where people look for the error: the task in the flow, not one inside a function it calls, and
+    /// the workflow's own `input` and `output` rather than the list of its tasks.
     fn instance(&self, branch: &Branch) -> String {
         let frames = branch.frames();
         let caller =
             frames.iter().find(|frame| matches!(frame.activity, Activity::Function { .. }));
         let frame = caller.or(frames.last()).expect("a task raises");
-        self.program.task(frame.task).place.pointer.clone()
+        let is_root = self.program.transforms_of_root(frame.task).is_some();
+        match frame.activity {
+            Activity::Input if is_root => "/input".to_owned(),
+            Activity::Output if is_root => "/output".to_owned(),
+            _ => self.program.task(frame.task).place.pointer.clone(),
+        }
     }
 
     /// Looks for what catches an error, from a depth outwards.

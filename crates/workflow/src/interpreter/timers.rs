@@ -240,7 +240,7 @@ impl<'a> Machine<'a> {
         let title = "the workflow took too long";
         let detail = format!("`{}` took longer than it may", self.program.name);
         let mut fault = Fault::new(FaultKind::Timeout, title, detail);
-        fault.instance = Some("/".to_owned());
+        fault.instance = Some("/timeout".to_owned());
         match self.program.on_fault {
             crate::program::OnFault::Compensate => self.roll_back(fault),
             crate::program::OnFault::Leave => self.stop_with_fault(fault),

@@ -2,6 +2,7 @@
 
 mod ending;
 mod progress;
+mod started;
 mod untold;
 
 use std::collections::BTreeMap;
@@ -81,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.survival.is_none() && !arguments.quiet {
         say_alone(program_of(&flow));
     }
-    let input = input::json(&arguments.input)?;
+    let input = input::json("--input", &arguments.input)?;
     let directory = match &arguments.data {
         Some(directory) => directory.clone(),
         None => default_directory(program_of(&flow))?,
@@ -127,6 +128,7 @@ impl Session<'_> {
             let mut progress = Progress::new(&self.node, programs, self.arguments.quiet);
             let execution = self.begin(input).await?;
             let event = self.watch(execution, &mut progress).await?;
+            let event = self.watch_started(execution, event, &mut progress).await?;
             progress.finish();
             self.end(execution, event).await
         })

@@ -89,7 +89,11 @@ impl Progress {
         }
     }
 
-    fn say(&self, line: &str) {
+    /// Shows a line.
+    pub(super) fn say(&self, line: &str) {
+        if self.quiet {
+            return;
+        }
         match &self.bar {
             Some(bar) => {
                 bar.set_position(self.completed);

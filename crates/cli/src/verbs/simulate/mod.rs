@@ -161,7 +161,10 @@ fn flows(arguments: &Arguments) -> anyhow::Result<Result<Vec<Workload>, Exit>> {
 }
 
 fn given(arguments: &Arguments) -> anyhow::Result<Value> {
-    arguments.input.as_deref().map_or_else(|| Ok(value::object([])), input::json)
+    match &arguments.input {
+        Some(text) => input::json("--input", text),
+        None => Ok(value::object([])),
+    }
 }
 
 fn wanted(arguments: &Arguments) -> anyhow::Result<Wanted> {
