@@ -28,20 +28,48 @@ pub fn check(file: &str, text: &str) -> Report {
     let Some(root) = root else { return Report::new(file, found, None) };
     let document = Cursor::root(&root);
     let structural = structure::check(&root);
-    let sound = found.is_empty() && !structural.iter().any(is_error);
+    let whole = found.is_empty();
+    let sound = whole && !structural.iter().any(is_error);
+    let flow_is_sound = whole && !structural.iter().any(|it| is_error(it) && is_of_the_flow(it));
     found.extend(structural);
-    if sound {
-        found.extend(schema::check(&document));
-    }
+    let by_schema = if sound { schema::check(&document) } else { Vec::new() };
     if !document.is_map() {
+        found.extend(by_schema);
         return Report::new(file, found, None);
     }
     let lowered = lower::lower(&document, text);
+    found.extend(by_schema.into_iter().filter(|it| !is_told(it, &lowered.found)));
     found.extend(lowered.found);
-    if sound && lowered.flow_is_known {
+    if flow_is_sound && lowered.flow_is_known {
         found.extend(judged(&document, &lowered.program));
     }
     Report::new(file, found, Some(lowered.program))
+}
+
+/// Parts of a document that have no say in where its tasks lead to.
+const ASIDE: [&str; 6] = ["document", "input", "output", "timeout", "schedule", "evaluate"];
+/// Likewise parts of a task.
+const ASIDE_IN_A_TASK: [&str; 8] =
+    ["with", "set", "wait", "emit", "raise", "input", "output", "export"];
+
+/// Whether what was found may change where tasks lead to, or what they are.
+fn is_of_the_flow(found: &Diagnostic) -> bool {
+    let steps: Vec<&str> = found.place.pointer.split('/').skip(1).collect();
+    let is_aside = match steps.as_slice() {
+        ["document", "metadata", ..] => false,
+        [part, ..] if ASIDE.contains(part) => true,
+        // What follows a number or `functions` is the name of a task.
+        _ => steps.windows(2).any(|pair| {
+            let is_name = pair[0] == "functions" || pair[0].parse::<usize>().is_ok();
+            !is_name && ASIDE_IN_A_TASK.contains(&pair[1])
+        }),
+    };
+    !is_aside
+}
+
+/// Whether an error says in our words what the schema finds at the same place.
+fn is_told(by_schema: &Diagnostic, found: &[Diagnostic]) -> bool {
+    found.iter().any(|it| is_error(it) && it.place.pointer == by_schema.place.pointer)
 }
 
 /// Compiles a document that is accepted, or a bundle of them; the report says why it is not.

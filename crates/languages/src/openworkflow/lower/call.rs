@@ -289,7 +289,8 @@ impl<'a> Lowering<'a> {
 
     pub(super) fn run_process(&mut self, at: &Cursor<'a>, scope: &Scope) -> Kind {
         let Some(workflow) = at.get("workflow") else {
-            let kind = at.entries().find(|it| !["await", "return"].contains(&it.name()));
+            // Any other key is a misspelt one, which is told already.
+            let kind = ["container", "script", "shell"].into_iter().find_map(|kind| at.get(kind));
             let Some(kind) = kind else { return unread() };
             self.compiler.leaves(&kind, Site::Definition, scope);
             let what = format!("`run` of a `{}`", kind.name());

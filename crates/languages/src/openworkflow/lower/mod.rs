@@ -88,6 +88,7 @@ impl<'a> Lowering<'a> {
         let timeout = timeout.and_then(|it| self.timeout(&it, Site::WorkflowInput, &outer));
         self.check_schedule(&outer);
         self.check_unused_names(&outer);
+        self.check_dsl();
         self.check_evaluation();
         let program = self.program(text, input, output, timeout);
         self.finish(program)

@@ -134,6 +134,17 @@ impl<'a> Lowering<'a> {
         texts
     }
 
+    /// Another major version may give another meaning to the same words.
+    pub(super) fn check_dsl(&mut self) {
+        let dsl = self.document.clone().follow("/document/dsl");
+        let major = dsl.text().and_then(|text| text.split('.').next());
+        if dsl.pointer == "/document/dsl" && major.is_some_and(|major| major != "1") {
+            let message = "this release reads the language of version 1";
+            let found = Diagnostic::warning("unsupported", dsl.place(), message);
+            self.report(found.help("the document is read as one of version 1.0.3"));
+        }
+    }
+
     pub(super) fn check_evaluation(&mut self) {
         let Some(evaluate) = self.document.get("evaluate") else { return };
         if let Some(language) = evaluate.get("language")
