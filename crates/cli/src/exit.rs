@@ -54,6 +54,11 @@ impl Failure {
         Self { exit: Exit::Usage, message: message.into() }
     }
 
+    /// A document cannot be what it is given for, and why.
+    pub(crate) fn document(message: impl Into<String>) -> Self {
+        Self { exit: Exit::BadDocument, message: message.into() }
+    }
+
     /// The disk, and why.
     pub(crate) fn storage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Storage, message: message.into() }

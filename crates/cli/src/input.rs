@@ -22,8 +22,10 @@ impl Document {
     /// Reads and checks a document.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let bytes = std::fs::read(path)
             .map_err(|error| Failure::usage(format!("cannot read {file}: {error}")))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Failure::document(format!("{file} is not text in UTF-8")))?;
         let report = openworkflow::check(&file, &text);
         Ok(Self { file, text, report })
     }

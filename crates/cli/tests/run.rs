@@ -154,8 +154,10 @@ fn what_a_run_does_not_wait_for_is_run_to_its_end_all_the_same() {
 fn bad_documents_and_bad_usage_have_their_own_codes() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("bad.yaml"), "document: 7\n").unwrap();
+    std::fs::write(directory.path().join("utf-16.yaml"), b"\xff\xfed\0o\0").unwrap();
     write(directory.path(), "good", "  - answer:\n      set: { ok: true }\n");
     assert_eq!(run(directory.path(), &["bad.yaml"]).0, Some(5));
+    assert_eq!(run(directory.path(), &["utf-16.yaml"]).0, Some(5));
     for arguments in [
         ["good.yaml", "--input", "{"].as_slice(),
         &["good.yaml", "--survival", "ring"],

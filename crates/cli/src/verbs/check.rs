@@ -8,6 +8,12 @@ use crate::input::Document;
 
 /// Report all problems of workflow documents
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast check order.yaml
+  outlast check flows/*.yaml --json | jq -c '.diagnostics[]'
+
+Exit codes: 0 all are accepted (there may be warnings), 5 one is rejected, 2 one cannot be read.")]
 pub(crate) struct Arguments {
     /// The documents
     #[arg(required = true, value_name = "FLOW")]

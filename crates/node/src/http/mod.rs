@@ -35,7 +35,8 @@ use axum::routing::{delete, get, post, put};
 use outlast_engine::{Ask, Reply, Which, WorkflowVersion};
 use outlast_lineage::{Digest, ExecutionId};
 use outlast_workflow::Program;
-use utoipa::OpenApi;
+use utoipa::openapi::{Content, Ref, ResponseBuilder};
+use utoipa::{Modify, OpenApi};
 
 pub use serve::Server;
 pub use token::{read_token, rotate_token};
@@ -168,6 +169,7 @@ fn router(api: Arc<Api>) -> Router {
         description = "A node's API. Executions are named by their id, or by `namespace/name` with \
                        the slash encoded. Requests show the node's token as `Authorization: Bearer`."
     ),
+    modifiers(&Otherwise),
     paths(
         definitions::list,
         definitions::register,
@@ -201,6 +203,26 @@ fn router(api: Arc<Api>) -> Router {
     )
 )]
 struct Description;
+
+/// Says of every request what it is answered with where nothing else is said: a problem.
+struct Otherwise;
+
+impl Modify for Otherwise {
+    fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
+        let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+        let response = ResponseBuilder::new()
+            .description("It is not done, and why")
+            .content("application/problem+json", problem)
+            .build();
+        for item in api.paths.paths.values_mut() {
+            let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete];
+            for operation in operations.into_iter().flatten() {
+                let responses = &mut operation.responses.responses;
+                responses.insert("default".to_owned(), response.clone().into());
+            }
+        }
+    }
+}
 
 /// The description of the API as JSON: what `/openapi.json` answers.
 pub fn openapi() -> String {

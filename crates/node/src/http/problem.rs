@@ -39,13 +39,14 @@ pub(super) struct Problem {
 #[derive(Clone, Debug, Default)]
 pub(super) struct AskInstead(pub(super) Vec<NodeId>);
 
-/// What is wrong with a rejected document.
+/// What is wrong with a rejected document. Other problems have none of it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct Rejected {
     /// The problems, each with its place.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<Object>, required = false)]
     diagnostics: Json,
     /// The problems as text, with the lines underlined.
+    #[schema(required = false)]
     rendered: String,
 }
 

@@ -23,3 +23,16 @@ fn every_route_is_described() {
     let operations: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
     assert_eq!(operations, 29);
 }
+
+#[test]
+fn problems_fit_their_description() {
+    let served: serde_json::Value = serde_json::from_str(&outlast_node::http::openapi()).unwrap();
+    let schemas = &served["components"]["schemas"];
+    assert!(schemas["Problem"].is_object());
+    assert!(schemas["Rejected"]["required"].is_null(), "most problems are not of a document");
+    for path in served["paths"].as_object().unwrap().values() {
+        for operation in path.as_object().unwrap().values() {
+            assert!(operation["responses"]["default"].is_object(), "{operation}");
+        }
+    }
+}

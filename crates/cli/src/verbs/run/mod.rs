@@ -28,12 +28,18 @@ use crate::{directories, log, signals};
 use progress::Progress;
 use untold::Untold;
 
+const EXAMPLES: &str = "\
+Examples:
+  outlast run order.yaml
+  outlast run order.yaml --input '{\"item\": 7}' --data order-data
+  outlast run order.yaml --input @order.json --id order-17 --secrets secrets.json
+  outlast run order.yaml --define payment.yaml       with the workflow that it runs";
 /// How long the runtime may take to end what is under way.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
 
 /// Run a workflow here, durably; run it again after an interruption to go on where it was
 #[derive(clap::Args)]
-#[command(after_help = exit::HELP)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct Arguments {
     /// The workflow document
     flow: PathBuf,
