@@ -25,7 +25,8 @@ pub(crate) struct Connection {
     node: Option<String>,
     /// The token that the node wants to see [env: OUTLAST_TOKEN] [default: the one in the data
     /// directory of a node on this machine, which OUTLAST_DATA names]
-    #[arg(long, value_name = "TOKEN")]
+    // One of 64 tokens begins with a hyphen.
+    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
     token: Option<String>,
     /// Print the node's answer as JSON
     #[arg(long)]

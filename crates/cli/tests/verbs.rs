@@ -322,6 +322,7 @@ fn without_the_token_nothing_is_told_but_where_it_is() {
     assert_ne!(fresh, world.token);
     assert_eq!(world.run(&["ps"]).code, 1, "the old token is worth nothing");
     assert_eq!(world.run(&["ps", "--token", &fresh]).code, 0);
+    assert_eq!(world.run(&["ps", "--token", "-x"]).code, 1, "a token may begin with a hyphen");
 }
 
 #[test]
