@@ -158,6 +158,7 @@ fn bad_documents_and_bad_usage_have_their_own_codes() {
     write(directory.path(), "good", "  - answer:\n      set: { ok: true }\n");
     assert_eq!(run(directory.path(), &["bad.yaml"]).0, Some(5));
     assert_eq!(run(directory.path(), &["utf-16.yaml"]).0, Some(5));
+    assert_eq!(run(directory.path(), &["good.yaml", "--input", "-5"]).0, Some(0), "it is JSON");
     for arguments in [
         ["good.yaml", "--input", "{"].as_slice(),
         &["good.yaml", "--survival", "ring"],

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(required = true, num_args = 1..=3, value_name = "EXECUTION EFFECT RESOLUTION")]
     words: Vec<String>,
     /// What it answered, if it is done: JSON, or @FILE
-    #[arg(long, value_name = "JSON|@FILE")]
+    #[arg(long, allow_negative_numbers = true, value_name = "JSON|@FILE")]
     result: Option<String>,
     /// Everything that is parked and fits --namespace and --workflow
     #[arg(long)]

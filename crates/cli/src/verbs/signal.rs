@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[arg(long = "type", value_name = "TYPE")]
     kind: String,
     /// Its data: JSON, or @FILE
-    #[arg(long, value_name = "JSON|@FILE")]
+    #[arg(long, allow_negative_numbers = true, value_name = "JSON|@FILE")]
     data: Option<String>,
     /// Where it comes from
     #[arg(long, default_value = "urn:outlast:cli", value_name = "URI")]

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FLOW|NAME")]
     flow: String,
     /// Its input: JSON, or @FILE
-    #[arg(long, value_name = "JSON|@FILE", default_value = "{}")]
+    #[arg(long, allow_negative_numbers = true, value_name = "JSON|@FILE", default_value = "{}")]
     input: String,
     /// An id of your choice (a UUID): asking again with it starts nothing twice
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! Looking on: the history of an execution, its drawing, and what happens as it happens.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use axum::http::header;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
-use outlast_engine::{Position, Report};
+use outlast_engine::{Position, Report, Which};
 use outlast_expressions::value;
 use outlast_lineage::ExecutionId;
 use outlast_workflow::drawing::{self, Progress};
@@ -27,6 +27,8 @@ use super::{Api, Problem, story};
 
 /// How many records a page of a history covers, unless the request says less.
 const PAGE: usize = 1000;
+/// Of how many executions a reader of everything knows the program.
+const KNOWN_MAX: usize = 1024;
 /// How often a silent stream shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -204,20 +206,53 @@ impl Follower {
 pub(super) async fn all(
     State(api): State<Arc<Api>>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let events = stream::unfold(api.node.subscribe(), async |mut reports| {
-        let event = match reports.recv().await {
-            Ok(report) => told(&report),
+    let listener = Listener { reports: api.node.subscribe(), api, programs: BTreeMap::new() };
+    let events = stream::unfold(listener, async |mut listener| {
+        let event = listener.next().await?;
+        Some((Ok(event), listener))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+/// Hears everything, and knows the names of the tasks it is about.
+struct Listener {
+    api: Arc<Api>,
+    reports: Receiver<Arc<Report>>,
+    /// The programs of executions heard of; nothing for one that is gone.
+    programs: BTreeMap<ExecutionId, Option<Arc<Program>>>,
+}
+
+impl Listener {
+    async fn next(&mut self) -> Option<Event> {
+        let event = match self.reports.recv().await {
+            Ok(report) => {
+                let program = self.program_of(&report).await;
+                told(&report, program.as_deref())
+            }
             Err(RecvError::Lagged(missed)) => {
                 Event::default().event("missed").json_data(json!({ "missed": missed }))
             }
             Err(RecvError::Closed) => return None,
         };
-        Some((Ok(event.unwrap_or_default()), reports))
-    });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        Some(event.unwrap_or_default())
+    }
+
+    async fn program_of(&mut self, report: &Report) -> Option<Arc<Program>> {
+        let Report::Happened { execution, .. } = report else { return None };
+        if let Some(known) = self.programs.get(execution) {
+            return known.clone();
+        }
+        let found = self.api.program_of(&Which::Id(*execution)).await;
+        let program = found.ok().map(|(_, program)| program);
+        if KNOWN_MAX <= self.programs.len() {
+            self.programs.pop_first();
+        }
+        self.programs.insert(*execution, program.clone());
+        program
+    }
 }
 
-fn told(report: &Report) -> Result<Event, axum::Error> {
+fn told(report: &Report, program: Option<&Program>) -> Result<Event, axum::Error> {
     let event = Event::default();
     match report {
         Report::Happened { execution, position, time, happenings } => {
@@ -226,7 +261,7 @@ fn told(report: &Report) -> Result<Event, axum::Error> {
                 time: *time,
                 happenings: happenings.clone(),
             };
-            let lines: Vec<_> = story::lines(&line, None).collect();
+            let lines: Vec<_> = story::lines(&line, program).collect();
             let data = json!({ "execution": execution.to_string(), "lines": lines });
             event.event("happened").json_data(data)
         }

@@ -128,6 +128,21 @@ async fn whoever_follows_an_execution_sees_all_of_it_and_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whoever_follows_everything_hears_the_names_of_tasks() {
+    let running = Running::start().await;
+    let mut stream = running.request(Method::GET, "/v1/events").send().await.unwrap();
+    running.start_waiting("heard").await;
+    let mut text = String::new();
+    while !text.contains(r#""task":"hold""#) {
+        let part = tokio::time::timeout(Duration::from_secs(30), stream.chunk()).await;
+        text += &String::from_utf8_lossy(&part.expect(&text).unwrap().expect("it goes on"));
+    }
+    assert!(text.contains(r#""place":"/do/0/first""#), "{text}");
+    drop(stream);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rejected_document_is_answered_with_its_problems_and_places() {
     let running = Running::start().await;
     let (status, problem) = running.define("document: { dsl: '1.0.3' }\ndo: []\n").await;

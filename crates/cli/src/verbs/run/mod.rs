@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// The workflow document
     flow: PathBuf,
     /// Its input: JSON, or @FILE
-    #[arg(long, value_name = "JSON|@FILE", default_value = "{}")]
+    #[arg(long, allow_negative_numbers = true, value_name = "JSON|@FILE", default_value = "{}")]
     input: String,
     /// Where what happened is kept; by default a directory of its own for every text of a document,
     /// under $XDG_STATE_HOME/outlast/run
