@@ -8,7 +8,7 @@ use crate::client::{Client, Connection};
 use crate::exit::Exit;
 use crate::table;
 
-/// How many lines are asked for at once.
+/// How many records are asked for at once.
 const PAGE: usize = 1000;
 /// A line of the stream that is longer is no line of a history.
 const LINE_BYTES_MAX: usize = 32 << 20;
@@ -43,19 +43,27 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 
 async fn print_all(client: &Client, arguments: &Arguments) -> anyhow::Result<()> {
     let path = ["v1", "executions", &arguments.execution, "history"];
-    let mut from: Option<String> = None;
+    let (mut from, mut recorded) = (None, None);
     loop {
         let mut query = vec![("limit", PAGE.to_string())];
-        query.extend(from.take().map(|from| ("from", from)));
+        query.extend(from.map(|from: u64| ("from", from.to_string())));
         let page = client.get(&path, &query).await?;
         for line in page.get("lines").and_then(Json::as_array).into_iter().flatten() {
             print_line(line, arguments.connection.json);
         }
-        from = page.get("next").filter(|next| !next.is_null()).map(ToString::to_string);
+        from = next_of(&page, &mut recorded);
         if from.is_none() {
             return Ok(());
         }
     }
+}
+
+/// Where the next page begins, if it has something of what was recorded when the first one was asked
+/// for: an execution may go on faster than it is read.
+fn next_of(page: &Json, recorded: &mut Option<u64>) -> Option<u64> {
+    let number = |name| page.get(name).and_then(Json::as_u64);
+    let recorded = *recorded.get_or_insert_with(|| number("recorded").unwrap_or(u64::MAX));
+    number("next").filter(|next| *next <= recorded)
 }
 
 /// Reads the stream of events until the node ends it with the execution.
@@ -138,6 +146,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn reading_ends_with_what_was_there_at_first() {
+        let mut recorded = None;
+        let page = |next: Json, recorded| json!({ "next": next, "recorded": recorded });
+        assert_eq!(next_of(&page(json!(10), 20), &mut recorded), Some(10));
+        assert_eq!(next_of(&page(json!(20), 40), &mut recorded), Some(20));
+        assert_eq!(next_of(&page(json!(21), 60), &mut recorded), None);
+        assert_eq!(next_of(&page(Json::Null, 60), &mut recorded), None);
+    }
 
     #[test]
     fn a_line_tells_time_what_and_task() {

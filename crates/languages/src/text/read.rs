@@ -199,9 +199,7 @@ impl<'a> Reader<'a> {
             return Err(Box::new(found.help("lists and objects cannot be keys in JSON")));
         }
         if self.open.len() >= DEPTH_MAX {
-            let message = format!("the document is nested more than {DEPTH_MAX} levels deep");
-            let found = self.error("too-deep", self.span(start), message);
-            return Err(Box::new(found.help("move inner parts to `use.functions`")));
+            return Err(Box::new(self.too_deep(self.span(start))));
         }
         self.count(1, start)?;
         let (first_node, path) = (self.nodes, self.path());
@@ -306,8 +304,17 @@ impl<'a> Reader<'a> {
         let marker = error.marker();
         let line = self.lines.get(marker.line().wrapping_sub(1)).copied().unwrap_or("");
         let span = self.inside(marker.line(), marker.col(), marker.col() + 1);
+        // The scanner is ahead of what has been read, and has a limit of its own.
+        if error.info().contains("recursion limit") {
+            return self.too_deep(span);
+        }
         let message = format!("this is not YAML: {}", error.info());
         self.error("syntax", span, message).help(syntax_help(line, error.info()))
+    }
+
+    fn too_deep(&self, span: Span) -> Diagnostic {
+        let message = format!("the document is nested more than {DEPTH_MAX} levels deep");
+        self.error("too-deep", span, message).help("move inner parts to `use.functions`")
     }
 
     /// Where a scalar stands: as far as it goes on its first line.

@@ -132,6 +132,7 @@ fn refuses_an_alias_inside_what_it_names() {
 #[test]
 fn refuses_documents_beyond_the_limits() {
     assert_eq!(first_problem(&"[".repeat(200)).code, "too-deep");
+    assert_eq!(first_problem(&"[".repeat(5000)).code, "too-deep");
     assert_eq!(first_problem(&format!("a: '{}'", "x".repeat(1 << 20))).code, "document-too-big");
     assert_eq!(first_problem(&format!("[{}]", "1,".repeat(250_000))).code, "document-too-big");
 }

@@ -37,6 +37,10 @@ pub(super) struct History {
     pub(super) lines: Vec<Line>,
     /// Give this as `from` for the next page; null if this was the last.
     pub(super) next: Option<u64>,
+    /// The last record that the node had when it was asked, if there is a next page. Whoever reads on
+    /// until `next` has passed it has read all there was, though there be more by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) recorded: Option<u64>,
 }
 
 /// Everything a record says, line by line.

@@ -27,6 +27,10 @@ use super::{Api, Problem, story};
 
 /// How many records a page of a history covers, unless the request says less.
 const PAGE: usize = 1000;
+/// How many lines a page has, give or take those of one reading.
+const LINES: usize = 10_000;
+/// How many records are read at once. One of a loop without effects has a thousand lines.
+const READ: usize = 50;
 /// Of how many executions a reader of everything knows the program.
 const KNOWN_MAX: usize = 1024;
 /// How often a silent stream shows that it is alive.
@@ -54,15 +58,23 @@ pub(super) async fn history(
     Parameters(Part { from, limit }): Parameters<Part>,
 ) -> Result<Json<story::History>, Problem> {
     let (execution, program) = api.program_of(&which(&execution)?).await?;
-    let limit = limit.unwrap_or(PAGE).clamp(1, PAGE);
-    let from = Position(from.unwrap_or(0));
-    let records = api.node.history(execution, from, limit).await?;
-    let next = match records.last() {
-        Some(last) if records.len() == limit => Some(last.position.0 + 1),
-        _ => None,
-    };
-    let lines = records.iter().flat_map(|record| story::lines(record, Some(&program))).collect();
-    Ok(Json(story::History { lines, next }))
+    let recorded = api.node.journal().durable.0;
+    let mut left = limit.unwrap_or(PAGE).clamp(1, PAGE);
+    let mut next = Some(from.unwrap_or(0));
+    let mut lines = Vec::new();
+    while let Some(from) = next
+        && 0 < left
+        && lines.len() < LINES
+    {
+        let wanted = left.min(READ);
+        let records = api.node.history(execution, Position(from), wanted).await?;
+        left -= records.len();
+        let is_full = records.len() == wanted;
+        next = records.last().filter(|_| is_full).map(|last| last.position.0 + 1);
+        lines.extend(records.iter().flat_map(|record| story::lines(record, Some(&program))));
+    }
+    let recorded = next.map(|_| recorded);
+    Ok(Json(story::History { lines, next, recorded }))
 }
 
 /// How to draw.
@@ -105,12 +117,12 @@ async fn progress(api: &Api, execution: ExecutionId) -> Result<Progress, Problem
     let mut progress = Progress::default();
     let mut from = Position(0);
     loop {
-        let records = api.node.history(execution, from, PAGE).await?;
+        let records = api.node.history(execution, from, READ).await?;
         for happening in records.iter().flat_map(|record| &record.happenings) {
             progress.record(happening);
         }
         match records.last() {
-            Some(last) if records.len() == PAGE => from = last.position.next(),
+            Some(last) if records.len() == READ => from = last.position.next(),
             _ => return Ok(progress),
         }
     }
@@ -160,15 +172,15 @@ impl Follower {
             if !self.waiting.is_empty() {
                 continue;
             }
-            if self.ended || (read < PAGE && !self.wait().await) {
+            if self.ended || (read < READ && !self.wait().await) {
                 return None;
             }
         }
     }
 
-    /// Reads the next page, and says how many records it had.
+    /// Reads on, and says how many records there were.
     async fn read(&mut self) -> Option<usize> {
-        let records = self.api.node.history(self.execution, self.from, PAGE).await.ok()?;
+        let records = self.api.node.history(self.execution, self.from, READ).await.ok()?;
         for record in &records {
             self.from = record.position.next();
             for happening in &record.happenings {

@@ -127,6 +127,34 @@ async fn whoever_follows_an_execution_sees_all_of_it_and_its_end() {
     running.stop().await;
 }
 
+/// A loop without effects has a thousand lines in each of its records.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_a_history_are_bounded_by_their_lines() {
+    const COUNTS: &str = "
+document: { dsl: '1.0.3', namespace: tests, name: counts, version: '1.0.0' }
+do:
+  - zero: { set: { n: 0 } }
+  - count: { set: '${ { n: (.n + 1) } }' }
+  - again: { switch: [ { more: { when: .n < 60000, then: count } } ] }
+";
+    let running = Running::start().await;
+    assert_eq!(running.define(COUNTS).await.0, StatusCode::CREATED);
+    let start = json!({ "namespace": "tests", "workflow": "counts", "name": "one" });
+    assert_eq!(running.post("/v1/executions", &start).await.0, StatusCode::CREATED);
+    assert_eq!(running.get_status("/v1/executions/tests%2Fone/wait").await, StatusCode::OK);
+    let (mut from, mut pages, mut read) = (json!(0), 0, 0);
+    while !from.is_null() {
+        let path = format!("/v1/executions/tests%2Fone/history?from={from}");
+        let (status, page) = running.get(&path).await;
+        let lines = page["lines"].as_array().unwrap().len();
+        assert_eq!((status, lines < 70_000), (StatusCode::OK, true), "{lines} lines");
+        assert_eq!(page["recorded"].is_u64(), page["next"].is_u64(), "where to end, if it goes on");
+        (from, pages, read) = (page["next"].clone(), pages + 1, read + lines);
+    }
+    assert!(120_000 < read && 1 < pages, "{read} lines in {pages} pages");
+    running.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_follows_everything_hears_the_names_of_tasks() {
     let running = Running::start().await;
