@@ -9,7 +9,7 @@ use super::Lowering;
 use crate::Diagnostic;
 use crate::openworkflow::expression::literal_text;
 use crate::openworkflow::scope::{Scope, Site};
-use crate::text::{Cursor, did_you_mean};
+use crate::text::{Cursor, closest, did_you_mean};
 
 const COMPENSATE: &str = "compensate:1.0.0@default";
 const BUILT_IN: [&str; 6] = ["http", "openapi", "grpc", "asyncapi", "a2a", "mcp"];
@@ -97,6 +97,13 @@ impl<'a> Lowering<'a> {
             let found = Diagnostic::error("unknown-function", at.place(), message);
             self.report(found.help(format!("did you mean `{COMPENSATE}`?")));
             return unread();
+        }
+        // Any other name may be a service of some node; a misspelt rollback would be missed too late.
+        if closest(function, ["compensate"]).is_some() {
+            let message =
+                format!("`{name}` is no rollback, but a service that a node has to offer");
+            let found = Diagnostic::warning("unknown-function", at.place(), message);
+            self.report(found.help(format!("did you mean `{COMPENSATE}`?")));
         }
         let service = Service::Catalog { name: function.to_owned(), version: version.to_owned() };
         Kind::Call { service, arguments: with.map(|it| self.template(it, scope)) }
