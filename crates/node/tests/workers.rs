@@ -28,6 +28,8 @@ fn main() -> ExitCode {
         claim("a_worker_killed_from_outside_is_replaced", killed_from_outside_is_replaced()).await;
         claim("a_program_that_is_no_worker_is_a_fault", no_worker_is_a_fault_of_the_node()).await;
         claim("refuses_more_than_may_wait", refuses_more_than_may_wait()).await;
+        // The last, because it leaves processes behind that are still to be buried.
+        claim("endless_ones_hold_up_each_other_only", endless_ones_hold_up_each_other()).await;
     });
     ExitCode::SUCCESS
 }
@@ -124,6 +126,22 @@ async fn bad_ones_do_not_disturb_others() {
             _ => assert_eq!(outcome, Ok(number.to_string())),
         }
     }
+}
+
+async fn endless_ones_hold_up_each_other() {
+    let pool = Pool::new(settings());
+    let endless: Vec<_> = (0..4)
+        .map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move { evaluate(&pool, "def f: f; f").await })
+        })
+        .collect();
+    // Each has twenty seconds, and there are twice as many as workers.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let quick = tokio::time::timeout(Duration::from_secs(15), evaluate(&pool, "[range(2)]"));
+    assert_eq!(quick.await.expect("it is not held up").as_deref(), Ok("[0,1]"));
+    assert!(endless.iter().all(|it| !it.is_finished()), "they have their whole time");
+    endless.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 async fn killed_from_outside_is_replaced() {

@@ -1,4 +1,8 @@
 //! The pool: who evaluates what, for how long, and what became of it.
+//!
+//! There are two lanes. What has not ended after a moment is stopped and begins again, with all of its
+//! time, beside others like it: so expressions that never end hold up each other, and nobody else for
+//! long. An evaluation has no effects, and may be made as often as one likes.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,18 +33,20 @@ pub struct Settings {
     pub program: PathBuf,
     /// The arguments that make the program a worker.
     pub arguments: Vec<OsString>,
-    /// How many workers there are at most.
+    /// How many workers there are at most in each lane.
     pub workers: usize,
     /// How many evaluations may wait for a worker.
     pub waiting: usize,
     /// How long an evaluation may take.
     pub deadline: Duration,
+    /// How much of that it may take in the lane of those that end soon.
+    pub soon: Duration,
     /// How much memory a worker may use.
     pub memory_bytes: u64,
 }
 
 impl Settings {
-    /// Two workers of this very program, a second and 256 MiB for each evaluation.
+    /// Two workers of this very program for each lane, a second and 256 MiB for each evaluation.
     pub fn of_this_program() -> std::io::Result<Self> {
         Ok(Self {
             program: std::env::current_exe()?,
@@ -48,6 +54,7 @@ impl Settings {
             workers: 2,
             waiting: 1_024,
             deadline: Duration::from_secs(1),
+            soon: Duration::from_millis(100),
             memory_bytes: 256 * 1024 * 1024,
         })
     }
@@ -72,10 +79,19 @@ struct Inner {
     settings: Settings,
     /// One permit for each evaluation that is under way or waits.
     admission: Semaphore,
-    /// One permit for each worker.
+    /// One permit for each worker of those that end soon.
     turns: Semaphore,
+    /// One permit for each worker of those that do not.
+    long_turns: Semaphore,
     /// Workers that are alive as far as we know and have nothing to do.
     idle: Mutex<Vec<Worker>>,
+}
+
+/// What became of a request in one lane.
+enum Outcome {
+    Ended(Result<Value, EvaluationFailure>),
+    /// Its time there was over before.
+    Overdue,
 }
 
 /// How one attempt ended, if not with a reply.
@@ -90,27 +106,43 @@ impl Pool {
     /// A pool without workers yet; they are started when they are needed.
     pub fn new(settings: Settings) -> Self {
         let admission = Semaphore::new(settings.workers + settings.waiting);
-        let turns = Semaphore::new(settings.workers);
-        Self(Arc::new(Inner { settings, admission, turns, idle: Mutex::default() }))
+        let [turns, long_turns] = [(); 2].map(|()| Semaphore::new(settings.workers));
+        Self(Arc::new(Inner { settings, admission, turns, long_turns, idle: Mutex::default() }))
     }
 
     /// Evaluates an expression, in its turn.
     pub async fn evaluate(&self, request: EvaluationRequest) -> Result<Value, EvaluationFailure> {
-        let Inner { settings, admission, turns, .. } = &*self.0;
+        let Inner { settings, admission, turns, long_turns, .. } = &*self.0;
         let full = |_| EvaluationFailure::NodeFault("too many evaluations are waiting".to_owned());
         let _admitted = admission.try_acquire().map_err(full)?;
-        let _turn = turns.acquire().await.expect("the pool never closes its turns");
         let EvaluationRequest { source, input, bindings, timeout } = request;
         let deadline = timeout.map_or(settings.deadline, |it| it.min(settings.deadline));
         let frame = Request { source, input, bindings }.to_frame().map_err(|error| {
             EvaluationFailure::Expression(format!("the expression is given too much: {error}"))
         })?;
-        self.attempt(&frame, deadline).await
+        let soon = deadline.min(settings.soon);
+        let first = self.in_turn(turns, &frame, soon).await;
+        let last = match first {
+            Outcome::Overdue if soon < deadline => self.in_turn(long_turns, &frame, deadline).await,
+            outcome => outcome,
+        };
+        match last {
+            Outcome::Ended(result) => result,
+            Outcome::Overdue => {
+                let message = format!("the expression took longer than {deadline:?}");
+                Err(EvaluationFailure::Expression(message))
+            }
+        }
     }
 
-    /// Gives the request to one worker after the other until one dies of it, answers, or enough died
-    /// of something else.
-    async fn attempt(&self, frame: &[u8], deadline: Duration) -> Result<Value, EvaluationFailure> {
+    async fn in_turn(&self, lane: &Semaphore, frame: &[u8], deadline: Duration) -> Outcome {
+        let _turn = lane.acquire().await.expect("the pool never closes its turns");
+        self.attempt(frame, deadline).await
+    }
+
+    /// Gives the request to one worker after the other until one dies of it, answers or takes too long,
+    /// or enough died of something else.
+    async fn attempt(&self, frame: &[u8], deadline: Duration) -> Outcome {
         let mut fault = String::new();
         for _ in 0..ATTEMPTS_MAX {
             let worker = match self.worker().await {
@@ -121,20 +153,16 @@ impl Pool {
                 }
             };
             match self.ask(worker, frame, deadline).await {
-                Ok(Reply::Value(value)) => return Ok(value),
-                Ok(Reply::Failure(message)) => return Err(EvaluationFailure::Expression(message)),
-                Err(Ended::Overdue) => {
-                    let message = format!("the expression took longer than {deadline:?}");
-                    return Err(EvaluationFailure::Expression(message));
-                }
-                Err(Ended::Lost(Verdict::Expression(message))) => {
-                    return Err(EvaluationFailure::Expression(message));
+                Ok(Reply::Value(value)) => return Outcome::Ended(Ok(value)),
+                Err(Ended::Overdue) => return Outcome::Overdue,
+                Ok(Reply::Failure(message)) | Err(Ended::Lost(Verdict::Expression(message))) => {
+                    return Outcome::Ended(Err(EvaluationFailure::Expression(message)));
                 }
                 Err(Ended::Lost(Verdict::Node(reason))) => fault = reason,
             }
         }
         tracing::warn!(reason = %fault, "workers keep dying");
-        Err(EvaluationFailure::NodeFault(fault))
+        Outcome::Ended(Err(EvaluationFailure::NodeFault(fault)))
     }
 
     async fn worker(&self) -> std::io::Result<Worker> {
@@ -161,9 +189,7 @@ impl Pool {
                 self.0.idle.lock().expect("nothing panics while it holds this").push(worker);
                 Ok(reply)
             }
-            Ok(Err(error)) => Err(Ended::Lost(
-                worker.autopsy(&error, self.0.settings.memory_bytes, deadline).await,
-            )),
+            Ok(Err(error)) => Err(Ended::Lost(worker.autopsy(&error, &self.0.settings).await)),
         }
     }
 }
@@ -216,13 +242,8 @@ impl Worker {
     }
 
     /// Finds out what the worker died of. One that is not dead but makes no sense is killed.
-    async fn autopsy(
-        mut self,
-        error: &std::io::Error,
-        memory_bytes: u64,
-        patience: Duration,
-    ) -> Verdict {
-        let Ok(Ok(status)) = timeout(patience, self.process.wait()).await else {
+    async fn autopsy(mut self, error: &std::io::Error, settings: &Settings) -> Verdict {
+        let Ok(Ok(status)) = timeout(settings.deadline, self.process.wait()).await else {
             self.kill().await;
             return Verdict::Node(format!("the worker makes no sense: {error}"));
         };
@@ -231,6 +252,6 @@ impl Worker {
         if let Err(error) = reading {
             tracing::debug!(%error, "a worker's last words were lost");
         }
-        verdict::judge(status, &String::from_utf8_lossy(&last_words), memory_bytes)
+        verdict::judge(status, &String::from_utf8_lossy(&last_words), settings.memory_bytes)
     }
 }
