@@ -256,7 +256,12 @@ fn an_undo_of_one_attempt_is_not_taken_for_that_of_another() {
 }
 
 fn retriable() -> World {
-    changed(Plain("a"), OnFault::Leave, |program| {
+    with_retriable(Plain("a"))
+}
+
+/// A run in which `a` is retriable.
+fn with_retriable(root: Node) -> World {
+    changed(root, OnFault::Leave, |program| {
         named(program, "a").traits.class = Some(Class::Retriable);
     })
 }
@@ -290,6 +295,38 @@ fn a_retriable_task_without_an_answer_is_the_same_operation() {
     reply(&mut world, Answer::Unknown(fault()));
     assert!(world.next_timer());
     assert_eq!(key(&world), first);
+}
+
+#[test]
+fn a_policy_around_a_fork_or_a_loop_rules_what_is_retriable_inside() {
+    let inside = [
+        Plain("a"),
+        Fork(vec![Plain("a")]),
+        Fork(vec![Fork(vec![Plain("a")])]),
+        Loop(1, 2, Box::new(Plain("a"))),
+    ];
+    for body in inside {
+        let handler = Some(Box::new(Set("$error.status")));
+        let mut world = with_retriable(Try(Box::new(body.clone()), 1, handler));
+        reply(&mut world, Answer::Failed(fault()));
+        assert!(world.next_timer(), "the policy's one retry: {body:?}");
+        assert_eq!(world.now.as_millis(), 1_000_100, "after its delay: {body:?}");
+        reply(&mut world, Answer::Failed(fault()));
+        assert!(world.ended.is_some(), "then it is handled: {body:?}");
+    }
+}
+
+#[test]
+fn a_policy_whose_attempts_are_over_does_not_rule_the_handler() {
+    for handler in [Plain("a"), Fork(vec![Plain("a")])] {
+        let mut world = with_retriable(Try(Box::new(Raise(1)), 1, Some(Box::new(handler))));
+        assert!(world.next_timer(), "the policy's one retry");
+        for _ in 0..3 {
+            reply(&mut world, Answer::Failed(fault()));
+            assert!(world.next_timer(), "what is retriable is tried again for ever");
+        }
+        output(world.run());
+    }
 }
 
 #[test]

@@ -67,6 +67,15 @@ pub(crate) struct Birth {
     /// The undo that it was forked in, if it was.
     #[n(8)]
     pub(crate) undo: Option<AroundUndo>,
+    /// Whether a `try` around where it was forked says how often what fails is tried again.
+    #[n(9)]
+    #[cbor(default, skip_if = "is_not")]
+    pub(crate) policy: bool,
+}
+
+/// Whether a flag need not be written down.
+fn is_not(flag: &bool) -> bool {
+    !flag
 }
 
 /// An undo, as what runs inside it knows it.

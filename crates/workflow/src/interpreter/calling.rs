@@ -6,7 +6,7 @@ use super::conduct::{is_finding_out, must_not_repeat};
 use super::evaluation::{Sight, evaluated};
 use super::timers::retriable_delay;
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, Calling};
+use crate::execution::{Activity, Branch, Calling, Frame, TryStage};
 use crate::program::{Class, Kind, Service, Template};
 use crate::{Answer, Command, Fault, FaultKind, Happening, Request, Ticket};
 
@@ -173,12 +173,8 @@ impl Machine<'_> {
     fn retry_in_place(&mut self, branch: &mut Branch, in_doubt: Option<&Calling>) -> Option<Turn> {
         let class = self.trait_of(branch, |task| task.traits.class);
         let retriable = matches!(class, Some(Class::Retriable | Class::CompensatableRetriable));
-        let has_policy = branch.frames().iter().any(|frame| {
-            matches!(&self.program.task(frame.task).kind,
-                Kind::Try { catch, .. } if catch.retry.is_some())
-        });
-        let has_policy = has_policy || branch.undo().is_some();
-        if !retriable || has_policy || is_finding_out(branch) {
+        let judged_around = self.has_policy(branch) || branch.undo().is_some();
+        if !retriable || judged_around || is_finding_out(branch) {
             return None;
         }
         let frame = branch.top_mut().expect("a task calls");
@@ -190,6 +186,19 @@ impl Machine<'_> {
         self.set_activity(branch, Activity::Again(alarm, in_doubt.cloned().map(Box::new)));
         self.happenings.push(Happening::TaskRetried(task, tries + 1));
         Some(Turn::Wait)
+    }
+
+    /// Whether a `try` around, in this branch or where it was forked, says how often what fails is
+    /// tried again. Not one whose error is being handled: its attempts are over.
+    pub(super) fn has_policy(&self, branch: &Branch) -> bool {
+        let tries_again =
+            |frame: &Frame| match (&frame.activity, &self.program.task(frame.task).kind) {
+                (Activity::Try(trying), Kind::Try { catch, .. }) => {
+                    trying.stage == TryStage::Body && catch.retry.is_some()
+                }
+                _ => false,
+            };
+        branch.birth.policy || branch.frames().iter().any(tries_again)
     }
 }
 

@@ -177,6 +177,7 @@ impl Machine<'_> {
             incarnation: 0,
             workflow: None,
             undo: None,
+            policy: false,
         };
         let null = crate::execution::Datum::null();
         let mut trunk = Branch::new(birth, null.clone(), null);

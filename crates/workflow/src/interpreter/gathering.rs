@@ -75,6 +75,7 @@ impl Machine<'_> {
             incarnation,
             workflow: branch.workflow().cloned().map(Box::new),
             undo: branch.undo(),
+            policy: self.has_policy(branch),
         };
         self.touched.plans.insert(plan);
         self.execution.plans.insert(plan, Plan::new());

@@ -120,6 +120,7 @@ impl Execution {
             incarnation: 0,
             workflow: None,
             undo: None,
+            policy: false,
         };
         let trunk = Branch::new(birth, input.clone(), Datum::null());
         Self {

@@ -302,6 +302,7 @@ impl Machine<'_> {
             incarnation: 0,
             workflow: beside.workflow().cloned().map(Box::new),
             undo: None,
+            policy: false,
         };
         self.touched.plans.insert(plan);
         self.execution.plans.insert(plan, Plan::new());
