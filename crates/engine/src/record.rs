@@ -162,7 +162,8 @@ pub(crate) struct Begun {
     /// What every replica knows.
     #[n(0)]
     pub(crate) begin: Begin,
-    /// The state that this replica held first.
+    /// The state that this replica held first, if that does not follow from how it began: in journals
+    /// of 0.1.
     #[n(1)]
     pub(crate) state: ByteVec,
 }

@@ -11,6 +11,8 @@
 //! check: an author begins a new term when it restarts, and when it goes on from a state that is not
 //! the last one it made in this term.
 
+use std::num::NonZeroU64;
+
 use minicbor::{Decode, Decoder, Encode, decode};
 
 use crate::{BranchId, Epoch, NodeId};
@@ -101,7 +103,17 @@ impl Lineage {
     /// # Panics
     /// If the author was on this line in a later term: it would resume a term it has left.
     pub fn extend(&mut self, author: NodeId, epoch: Epoch) -> Point {
-        let number = self.number.checked_add(1).expect("a line has fewer than 2^64 states");
+        self.extend_by(author, epoch, NonZeroU64::MIN)
+    }
+
+    /// The same with several states, of which it gives the last.
+    ///
+    /// # Panics
+    /// As `extend` does.
+    pub fn extend_by(&mut self, author: NodeId, epoch: Epoch, states: NonZeroU64) -> Point {
+        let number = self.number.checked_add(states.get());
+        let number = number.expect("a line has fewer than 2^64 states");
+        let first = self.number + 1;
         match self.segments.last() {
             Some(last) if (last.author, last.epoch) == (author, epoch) => {}
             _ => {
@@ -109,7 +121,7 @@ impl Lineage {
                     self.highest_epoch(author) <= Some(epoch),
                     "an author never resumes a term it has left"
                 );
-                self.segments.push(Segment { author, epoch, first: number });
+                self.segments.push(Segment { author, epoch, first });
             }
         }
         self.number = number;

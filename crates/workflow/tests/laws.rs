@@ -9,7 +9,7 @@ use kit::world::World;
 use outlast_expressions::value;
 use outlast_lineage::{Epoch, NodeId};
 use outlast_workflow::program::OnFault;
-use outlast_workflow::{Author, Command, Event, Execution, Happening, Outcome};
+use outlast_workflow::{Author, Command, Delta, Event, Execution, Happening, Outcome};
 use proptest::prelude::*;
 
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -190,6 +190,26 @@ proptest! {
         prop_assert_eq!(first.execution, second.execution);
     }
 
+    /// Whoever hears of several steps at once, in any portions, comes to the same states.
+    #[test]
+    fn steps_told_together_are_the_same_steps(
+        root in tree(),
+        luck in luck(),
+        portions in proptest::collection::vec(1..9usize, 1..9),
+        cuts in any::<bool>(),
+    ) {
+        let mut world = world(&root, OnFault::Compensate, &luck);
+        world.told = Some(Vec::new());
+        let beginning = world.execution.clone();
+        if cuts {
+            send_away_and_back(&mut world);
+        }
+        run(&mut world);
+        let told = world.told.take().unwrap();
+        let told = told_in_portions(beginning, told, &portions)?;
+        prop_assert_eq!(told, world.execution);
+    }
+
     /// A restart at any moment (snapshot, decode, ask again) changes nothing that anyone can see:
     /// not with answers that are lost, and not with refusals that tell the call did not happen.
     #[test]
@@ -309,6 +329,33 @@ proptest! {
     }
 }
 
+/// Applies deltas one by one and in portions, and asks that both come to the same after each.
+fn told_in_portions(
+    beginning: Execution,
+    deltas: Vec<Delta>,
+    portions: &[usize],
+) -> Result<Execution, TestCaseError> {
+    let (mut singly, mut together) = (beginning.clone(), beginning);
+    let mut deltas = deltas.into_iter();
+    for length in portions.iter().cycle() {
+        let portion: Vec<Delta> = deltas.by_ref().take(*length).collect();
+        let mut all = Delta::default();
+        for delta in &portion {
+            singly.apply(delta.clone());
+        }
+        for delta in portion.iter().cloned() {
+            all.and_then(delta);
+        }
+        let bytes = minicbor::to_vec(&all).expect("a delta can be written");
+        together.apply(minicbor::decode(&bytes).expect("a written delta can be read"));
+        prop_assert_eq!(&singly, &together, "{:#?}", portion);
+        if portion.len() < *length {
+            break;
+        }
+    }
+    Ok(together)
+}
+
 /// What is left of everything that can be undone.
 fn standing(world: &World) -> BTreeMap<String, i64> {
     undoable(world).into_iter().filter(|(_, count)| *count != 0).collect()
@@ -396,6 +443,8 @@ fn send_away_and_back(world: &mut World) {
     let Some((remote, advance)) = cut else { return };
     world.copy.apply(advance.delta.clone());
     assert_eq!(world.copy, world.execution, "cutting is in its delta");
+    let mut told = world.told.take();
+    told.iter_mut().for_each(|told| told.push(advance.delta.clone()));
     let bytes = minicbor::to_vec(&remote).expect("a branch can be sent");
     let mut remote: Execution = minicbor::decode(&bytes).expect("a sent branch can be read");
     let elsewhere = Author { node: NodeId(2), epoch: Epoch(1) };
@@ -417,6 +466,8 @@ fn send_away_and_back(world: &mut World) {
         world.copy = copy;
         std::mem::swap(&mut world.execution, &mut remote);
     }
+    // What happens elsewhere is in the delta of the return.
+    world.told = told;
     let stale =
         Event::Returned { branch, epoch: Epoch(epoch.0 + 1), remote: Box::new(remote.clone()) };
     let before = world.execution.clone();

@@ -11,7 +11,7 @@ const LAZINESS: u32 = 4;
 /// A state, and whether it is the end of its run.
 pub(super) type Reached<'head> = (&'head Head, bool);
 
-/// What an update says besides its deltas.
+/// What an update says besides its delta.
 #[derive(Debug)]
 pub(super) struct News {
     pub(super) base: Option<Point>,
@@ -19,6 +19,7 @@ pub(super) struct News {
     pub(super) progress: u64,
     pub(super) ended: bool,
     pub(super) urgent: bool,
+    pub(super) beginning: Option<u64>,
 }
 
 impl Replica {
@@ -27,9 +28,9 @@ impl Replica {
         out: &mut Outputs,
         from: NodeId,
         news: News,
-        deltas: Vec<ByteVec>,
+        delta: ByteVec,
     ) {
-        let News { base, next, progress, ended, urgent } = news;
+        let News { base, next, progress, ended, urgent, beginning } = news;
         if !self.is_elected_mode() || next.author != from {
             return;
         }
@@ -39,14 +40,14 @@ impl Replica {
         if self.standing.head.lineage.contains(&next) {
             return self.meet_lagging(out, from, urgent);
         }
-        if base == self.point() && self.can_follow(next, deltas.len()) {
+        if base == self.point() && self.can_follow(next, beginning) {
             // The sender went on from the very state held here.
             self.follow(out, from);
             self.spare(out);
             self.untouched = false;
             self.confirm(out, next.epoch, from);
             self.change(out, Change::Extended { point: next, progress, ended, notes: Vec::new() });
-            out.list.push(Output::Apply(deltas));
+            out.list.push(Output::Apply(delta));
             return self.acknowledge(out, urgent);
         }
         let theirs = (ended, progress, Some(next.author));
@@ -69,11 +70,15 @@ impl Replica {
             && self.point().is_none_or(|point| point.author == base.author)
     }
 
-    fn can_follow(&self, next: Point, states: usize) -> bool {
+    /// Whether what went on from the state held here came to another one. Before the beginning all hold
+    /// what they were told to begin with, and that need not be the same.
+    fn can_follow(&self, next: Point, beginning: Option<u64>) -> bool {
         let line = &self.standing.head.lineage;
-        let told =
-            0 < states && next.number.checked_sub(line.number()) == u64::try_from(states).ok();
-        told && line.highest_epoch(next.author) <= Some(next.epoch)
+        let is_same =
+            0 < line.number() || (beginning.is_some() && beginning == self.setup.beginning);
+        is_same
+            && line.number() < next.number
+            && line.highest_epoch(next.author) <= Some(next.epoch)
     }
 
     /// Whether this replica promised not to acknowledge anything of that term any more.

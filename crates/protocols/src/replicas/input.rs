@@ -31,8 +31,8 @@ pub enum Input {
     Retiring(bool),
     /// The owner advanced the execution, as the primary that this replica is.
     Advanced {
-        /// What changed.
-        payload: Payload,
+        /// How many bytes what changed has, about.
+        bytes: usize,
         /// How many activities are complete.
         progress: u64,
         /// Whether that is the end.
@@ -59,15 +59,6 @@ pub enum Input {
     /// Effects on lost lines that were to be undone are in the decided state, by the same keys at
     /// providers that act once for each.
     FoundKept(Vec<EffectId>),
-}
-
-/// How a state is passed on.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Payload {
-    /// By what changed.
-    Delta(Vec<u8>),
-    /// Whole.
-    State(Vec<u8>),
 }
 
 /// What a replica waits for.

@@ -3,9 +3,7 @@
 use outlast_lineage::{Epoch, NodeId, Point};
 
 use super::passing::Unsent;
-use super::{
-    Change, Choice, Head, Held, Message, Note, Output, Outputs, Payload, Replica, Role, Situation,
-};
+use super::{Change, Choice, Head, Held, Message, Note, Output, Outputs, Replica, Role, Situation};
 
 impl Replica {
     /// The execution is made known: the highest replica is the first primary, without an election.
@@ -36,6 +34,7 @@ impl Replica {
         }
         if self.standing.head.lineage.number() == 0 {
             self.untouched = true;
+            self.unsent = Unsent::nothing_since(out.now);
             return out.list.push(Output::Start);
         }
         if self.is_elected_mode() {
@@ -58,7 +57,7 @@ impl Replica {
     pub(super) fn advanced(
         &mut self,
         out: &mut Outputs,
-        payload: Payload,
+        bytes: usize,
         progress: u64,
         ended: bool,
         notes: Vec<Note>,
@@ -71,10 +70,7 @@ impl Replica {
         let next = Point { author: self.setup.me, epoch: term, number };
         self.change(out, Change::Extended { point: next, progress, ended, notes });
         if self.is_elected_mode() {
-            match payload {
-                Payload::Delta(delta) => self.gather(out, base, delta.into()),
-                Payload::State(state) => self.gather_start(out, state),
-            }
+            self.gather(out, base, bytes);
         }
         self.seek_end(out);
         self.tell_of_pause(out);

@@ -12,10 +12,10 @@ pub enum Message {
     /// The primary advanced the state, perhaps several times (the paper's UPDATE).
     #[n(0)]
     Update {
-        /// The state that the first delta goes on from; nothing is before the beginning.
+        /// The state that it went on from; nothing is before the beginning.
         #[n(0)]
         base: Option<Point>,
-        /// The state that the last one leads to. All between are of the same author and term.
+        /// The state that it came to. All between are of the same author and term.
         #[n(1)]
         next: Point,
         /// How many activities are complete there.
@@ -27,9 +27,12 @@ pub enum Message {
         /// Whether someone waits for the acknowledgement.
         #[n(4)]
         urgent: bool,
-        /// What changed, oldest first.
-        #[n(6)]
-        deltas: Vec<ByteVec>,
+        /// What changed, from the one to the other, filled in before it leaves.
+        #[n(7)]
+        delta: ByteVec,
+        /// What it began as, if that is where it went on from.
+        #[n(8)]
+        beginning: Option<u64>,
     },
     /// The sender is primary and has come this far.
     #[n(1)]
@@ -225,12 +228,20 @@ impl Message {
     /// How many bytes of states and deltas it carries.
     pub fn bytes_carried(&self) -> usize {
         match self {
-            Self::Update { deltas, .. } => deltas.iter().map(|delta| 4 + delta.len()).sum(),
+            Self::Update { delta, .. } => delta.len(),
             Self::State { held, .. } => held.state.len(),
             Self::Vote { held, .. } | Self::RecoveryReply { held, .. } => {
                 held.as_ref().map_or(0, |held| held.state.len())
             }
             _ => 0,
+        }
+    }
+
+    /// What changed, which is to be filled in before the message leaves.
+    pub fn delta_mut(&mut self) -> Option<&mut ByteVec> {
+        match self {
+            Self::Update { delta, .. } => Some(delta),
+            _ => None,
         }
     }
 

@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use outlast_lineage::{Epoch, Head, NodeId, Point, Time};
 
-pub use input::{Input, Payload, Timer};
+pub use input::{Input, Timer};
 pub use message::{Asked, Choice, Held, Message};
 pub use output::{Output, Situation};
 pub use standing::{Change, Note, Record, Remnant, Standing, Term, Verdict};
@@ -71,6 +71,9 @@ pub struct Setup {
     /// How long a primary that goes on quickly gathers what its backups are to be told, if nobody
     /// waits for it.
     pub linger: Duration,
+    /// What the execution begins as, digested, if this replica knows it: whoever began with the same
+    /// need not be told the first state.
+    pub beginning: Option<u64>,
 }
 
 impl Setup {
@@ -224,8 +227,8 @@ impl Replica {
             Input::PeerFound(peer) => self.find(&mut out, peer),
             Input::Fenced(peer) => self.fence(&mut out, peer),
             Input::Retiring(retiring) => self.retire(&mut out, retiring),
-            Input::Advanced { payload, progress, ended, notes } => {
-                self.advanced(&mut out, payload, progress, ended, notes);
+            Input::Advanced { bytes, progress, ended, notes } => {
+                self.advanced(&mut out, bytes, progress, ended, notes);
             }
             Input::DecisionWanted { number } => self.want_decision(&mut out, number),
             Input::Decided { instance, choice } => self.decided(&mut out, instance, choice),
@@ -250,9 +253,9 @@ impl Replica {
             }
         }
         match message {
-            Message::Update { base, next, progress, ended, urgent, deltas } => {
-                let news = following::News { base, next, progress, ended, urgent };
-                self.take_update(out, from, news, deltas);
+            Message::Update { base, next, progress, ended, urgent, delta, beginning } => {
+                let news = following::News { base, next, progress, ended, urgent, beginning };
+                self.take_update(out, from, news, delta);
             }
             Message::Lead { head, term, ended } => {
                 self.take_lead(out, from, (&head, ended), term);

@@ -37,8 +37,8 @@ pub enum Output {
     Resume,
     /// Begin nothing new: this replica is no longer primary.
     Stop,
-    /// The state held goes on by these deltas, oldest first.
-    Apply(Vec<ByteVec>),
+    /// The state held goes on by this delta.
+    Apply(ByteVec),
     /// Keep a copy of the state held, under this term, for calls whose answers are still to come.
     Spare(Epoch),
     /// This state takes the place of the one held.

@@ -4,14 +4,15 @@
 //! one after a while is told at once, and what follows within the linger goes out together. A slow
 //! execution is never kept waiting, and a quick one costs its backups a few messages and records
 //! instead of one of each for every step. The beginning, too, waits for what follows: everyone knows
-//! already that the execution is there.
+//! already that the execution is there, and what it begins as. What was between the first state and the
+//! last is not told: the owner puts together what changed (`Replica::has_untold`).
 //!
 //! Invariant: before its backups hear of a state in any other way, they were sent all that led to it.
 
 use minicbor::bytes::ByteVec;
 use outlast_lineage::{Point, Time};
 
-use super::{Held, Message, Outputs, Replica, Timer};
+use super::{Message, Outputs, Replica, Timer};
 
 /// So much is gathered at most before it is sent.
 const GATHERED_MAX: usize = 64;
@@ -20,11 +21,9 @@ const GATHERED_BYTES_MAX: usize = 64 * 1024;
 /// What the backups were not told yet.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Unsent {
-    /// The whole state that a run began with.
-    start: Option<Held>,
-    /// The state that the first delta goes on from.
+    /// The state that the first one goes on from.
     base: Option<Point>,
-    deltas: Vec<ByteVec>,
+    states: usize,
     bytes: usize,
     /// When they were last told something.
     told: Option<Time>,
@@ -33,36 +32,35 @@ pub(super) struct Unsent {
 }
 
 impl Unsent {
-    const fn is_empty(&self) -> bool {
-        self.start.is_none() && self.deltas.is_empty()
+    /// Everything is told, as if just now: what comes next waits for what follows it.
+    pub(super) fn nothing_since(now: Time) -> Self {
+        Self { told: Some(now), ..Self::default() }
     }
 
-    fn is_full(&self) -> bool {
-        GATHERED_MAX <= self.deltas.len() || GATHERED_BYTES_MAX <= self.bytes
+    const fn is_empty(&self) -> bool {
+        self.states == 0
+    }
+
+    const fn is_full(&self) -> bool {
+        GATHERED_MAX <= self.states || GATHERED_BYTES_MAX <= self.bytes
     }
 }
 
 impl Replica {
-    /// The state went on by a delta: the backups are told now or soon.
-    pub(super) fn gather(&mut self, out: &mut Outputs, base: Option<Point>, delta: ByteVec) {
-        if self.unsent.deltas.is_empty() {
+    /// Whether there are states that the backups were not told of. Their owner keeps what changed in all
+    /// of them, as one delta, for the update that will tell of them.
+    pub const fn has_untold(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// The state went on from one to the next: the backups are told now or soon.
+    pub(super) fn gather(&mut self, out: &mut Outputs, base: Option<Point>, bytes: usize) {
+        if self.unsent.is_empty() {
             self.unsent.base = base;
         }
-        self.unsent.bytes += delta.len();
-        self.unsent.deltas.push(delta);
+        self.unsent.bytes += bytes;
+        self.unsent.states += 1;
         let due = self.unsent.told.map_or(out.now, |told| told.after(self.setup.linger));
-        self.pass_on_by(out, due);
-    }
-
-    /// A run began: the backups are told now or soon.
-    pub(super) fn gather_start(&mut self, out: &mut Outputs, state: Vec<u8>) {
-        let (head, ended) = (self.standing.head.clone(), self.standing.ended);
-        self.unsent = Unsent { start: Some(Held { head, ended, state }), ..Unsent::default() };
-        self.unsent.told = Some(out.now);
-        self.pass_on_by(out, out.now.after(self.setup.linger));
-    }
-
-    fn pass_on_by(&mut self, out: &mut Outputs, due: Time) {
         if self.is_awaited() || due <= out.now || self.unsent.is_full() {
             self.pass_on(out);
         } else if !self.unsent.ends {
@@ -79,19 +77,17 @@ impl Replica {
     /// Tells the backups all that they were not told.
     pub(super) fn pass_on(&mut self, out: &mut Outputs) {
         self.unsent.ends = false;
-        let Some(term) = self.leads().filter(|_| !self.unsent.is_empty()) else { return };
-        let Unsent { start, base, deltas, .. } = std::mem::take(&mut self.unsent);
-        self.unsent.told = Some(out.now);
-        if let Some(held) = start {
-            self.tell_all(out, &Message::State { held, term: Some(term) });
-        }
-        if let Some(next) = self.point().filter(|_| !deltas.is_empty()) {
-            let (progress, ended) = (self.standing.head.progress, self.standing.ended);
-            // Whoever agrees to a proposal that goes out together with the end says more than that it
-            // has it.
-            let urgent = self.is_awaited() && !(ended && self.may_be_tried());
-            self.tell_all(out, &Message::Update { base, next, progress, ended, urgent, deltas });
-        }
+        let untold = self.leads().is_some() && self.has_untold();
+        let Some(next) = self.point().filter(|_| untold) else { return };
+        let base = std::mem::replace(&mut self.unsent, Unsent::nothing_since(out.now)).base;
+        let (progress, ended) = (self.standing.head.progress, self.standing.ended);
+        // Whoever agrees to a proposal that goes out together with the end says more than that it
+        // has it.
+        let urgent = self.is_awaited() && !(ended && self.may_be_tried());
+        let beginning = self.setup.beginning.filter(|_| base.is_none());
+        let delta = ByteVec::from(Vec::new());
+        let update = Message::Update { base, next, progress, ended, urgent, delta, beginning };
+        self.tell_all(out, &update);
         self.expect_answers(out);
     }
 }

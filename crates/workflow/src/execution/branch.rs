@@ -1,5 +1,7 @@
 //! Branches: a stack of frames, the data flowing through it, and who advanced it.
 
+use std::num::NonZeroU64;
+
 use minicbor::{Decode, Encode};
 use outlast_lineage::{BranchId, EffectId, Epoch, ExecutionId, Lineage, NodeId, Time};
 
@@ -290,6 +292,7 @@ impl Branch {
                 .flatten(),
             lineage: touch.born.then(|| self.lineage.clone()),
             small: self.small.clone(),
+            then: Vec::new(),
         })
     }
 
@@ -314,6 +317,9 @@ impl Branch {
             Some(lineage) => self.lineage = lineage,
             None => drop(patch.author.map(|(node, epoch)| self.lineage.extend(node, epoch))),
         }
+        for (node, epoch, states) in patch.then {
+            self.lineage.extend_by(node, epoch, states);
+        }
         self.small = patch.small;
     }
 }
@@ -327,19 +333,23 @@ pub(crate) struct BranchPatch {
     pub(crate) born: Option<Birth>,
     /// Frames below this are as they were.
     #[n(2)]
-    kept: u32,
+    pub(super) kept: u32,
     #[n(3)]
-    frames: Vec<Frame>,
+    pub(super) frames: Vec<Frame>,
     #[n(4)]
-    data: Option<Datum>,
+    pub(super) data: Option<Datum>,
     #[n(5)]
-    context: Option<Datum>,
+    pub(super) context: Option<Datum>,
     /// Who made the state of this step; one more than the last.
     #[n(6)]
-    author: Option<(NodeId, Epoch)>,
+    pub(super) author: Option<(NodeId, Epoch)>,
     /// The whole line, if the branch was born or came back.
     #[n(8)]
-    lineage: Option<Lineage>,
+    pub(super) lineage: Option<Lineage>,
     #[n(7)]
-    small: Small,
+    pub(super) small: Small,
+    /// Who made the states after that, and how many each, if the patch is of several steps.
+    #[n(9)]
+    #[cbor(default, skip_if = "Vec::is_empty")]
+    pub(super) then: Vec<(NodeId, Epoch, NonZeroU64)>,
 }

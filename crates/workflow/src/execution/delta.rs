@@ -15,7 +15,7 @@ use super::join::{Counts, Join, JoinId, Slot};
 use super::plan::{Plan, PlanEntry, PlanId};
 use super::{Execution, Head};
 
-/// What one event changed. Applying it to a copy of the execution gives the same execution.
+/// What one event changed, or several one after the other. Applying it to a copy of the execution gives the same execution.
 #[derive(Clone, Debug, PartialEq, Default, Encode, Decode)]
 pub struct Delta {
     #[n(0)]
@@ -67,23 +67,23 @@ impl Delta {
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) struct PlanPatch {
     #[n(0)]
-    id: PlanId,
+    pub(super) id: PlanId,
     #[n(1)]
-    kept: u32,
+    pub(super) kept: u32,
     #[n(2)]
-    entries: Vec<PlanEntry>,
+    pub(super) entries: Vec<PlanEntry>,
 }
 
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) struct JoinPatch {
     #[n(0)]
-    id: JoinId,
+    pub(super) id: JoinId,
     #[n(1)]
-    counts: Counts,
+    pub(super) counts: Counts,
     #[n(2)]
-    slots: Vec<(u32, Slot)>,
+    pub(super) slots: Vec<(u32, Slot)>,
     #[n(3)]
-    items: Option<Datum>,
+    pub(super) items: Option<Datum>,
 }
 
 /// Which parts of an execution a step laid hands on.
@@ -139,12 +139,20 @@ impl Execution {
         delta
     }
 
+    /// What was done so far is in no delta.
+    pub(crate) fn forget_changes(&mut self) {
+        self.branches.values_mut().for_each(|branch| drop(branch.take_changes()));
+        self.plans.values_mut().for_each(|plan| drop(plan.take_changes()));
+        self.large.take_changes();
+    }
+
     /// Takes over what another copy's step changed. Runs no expression and decides nothing.
     pub fn apply(&mut self, delta: Delta) {
         self.large.apply(delta.added, &delta.removed);
-        for id in &delta.gone {
-            self.branches.remove(id);
-        }
+        // What is gone may have come back in a later one of several steps.
+        delta.gone.iter().for_each(|id| drop(self.branches.remove(id)));
+        delta.plans_gone.iter().for_each(|id| drop(self.plans.remove(id)));
+        delta.joins_gone.iter().for_each(|id| drop(self.joins.remove(id)));
         for mut patch in delta.branches {
             let id = patch.id;
             match patch.born.take() {
@@ -164,8 +172,6 @@ impl Execution {
             let join: &mut Join = self.joins.entry(id).or_default();
             join.apply(counts, slots, items);
         }
-        delta.plans_gone.iter().for_each(|id| drop(self.plans.remove(id)));
-        delta.joins_gone.iter().for_each(|id| drop(self.joins.remove(id)));
         for (id, effect) in delta.effects {
             match effect {
                 Some(effect) => self.ledger.record(id, effect),

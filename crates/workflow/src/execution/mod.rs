@@ -6,6 +6,7 @@
 //! - Every datum that names a large value finds it in the store.
 
 mod branch;
+mod composing;
 mod cut;
 mod datum;
 mod delta;

@@ -84,10 +84,16 @@ impl Execution {
         now: Time,
     ) -> (Self, Advance) {
         let mut execution = Self::unstarted(program, start, now);
-        let mut machine = Machine::new(&mut execution, program, author, now);
-        machine.begin();
-        let advance = machine.finish();
+        let advance = execution.begin(program, author, now);
         (execution, advance)
+    }
+
+    /// Begins a run that is before its beginning.
+    pub fn begin(&mut self, program: &Program, author: Author, now: Time) -> Advance {
+        assert_eq!(self.definition, program.digest, "an execution is pinned to its definition");
+        let mut machine = Machine::new(self, program, author, now);
+        machine.begin();
+        machine.finish()
     }
 
     /// Takes one event.
@@ -123,7 +129,7 @@ impl Execution {
             policy: false,
         };
         let trunk = Branch::new(birth, input.clone(), Datum::null());
-        Self {
+        let mut unstarted = Self {
             id: start.id,
             definition: program.digest,
             salt: start.salt,
@@ -139,7 +145,10 @@ impl Execution {
             consumed: Default::default(),
             passed: 0,
             exchange: start.shared.then(|| Box::new(Exchange::new(start.depth))),
-        }
+        };
+        // Whoever is told how it begins has this already.
+        unstarted.forget_changes();
+        unstarted
     }
 }
 

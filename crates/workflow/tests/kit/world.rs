@@ -6,8 +6,8 @@ use std::sync::Arc;
 use outlast_expressions::{Filter, Value, value};
 use outlast_lineage::{BranchId, EffectId, Epoch, ExecutionId, NodeId, Time};
 use outlast_workflow::{
-    Advance, Answer, Author, Command, EffectNote, Event, Execution, Fault, FaultKind, Happening,
-    Outcome, Program, Request, Resolution, Start, Target, Ticket,
+    Advance, Answer, Author, Command, Delta, EffectNote, Event, Execution, Fault, FaultKind,
+    Happening, Outcome, Program, Request, Resolution, Start, Target, Ticket,
 };
 
 /// Random numbers from a seed.
@@ -45,6 +45,8 @@ pub struct World {
     pub execution: Execution,
     /// Advanced by deltas only.
     pub copy: Execution,
+    /// Every delta since the beginning, if somebody wants them.
+    pub told: Option<Vec<Delta>>,
     pub dice: Dice,
     pub now: Time,
     pub open: BTreeMap<Ticket, Command>,
@@ -102,12 +104,16 @@ impl World {
         let (shared, depth) = (shared.is_some(), shared.unwrap_or(0));
         let start = Start { id, input, salt: [9; 16], keep_plan, shared, depth };
         let now = Time::from_millis(1_000_000);
-        let (execution, advance) = Execution::start(program, start.clone(), AUTHOR, now);
-        let (copy, _) = Execution::start(program, start, AUTHOR, now);
+        let mut execution = Execution::unstarted(program, start, now);
+        let mut copy = execution.clone();
+        let advance = execution.begin(program, AUTHOR, now);
+        copy.apply(advance.delta.clone());
+        assert_eq!(copy, execution, "the beginning is in its delta");
         let mut world = Self {
             program: program.clone(),
             execution,
             copy,
+            told: None,
             dice: Dice(seed),
             now,
             open: BTreeMap::new(),
@@ -134,7 +140,10 @@ impl World {
     pub fn happen(&mut self, event: Event) -> Advance {
         let advance = self.execution.advance(&self.program, event, self.author, self.now);
         let bytes = minicbor::to_vec(&advance.delta).expect("a delta can be written");
-        let delta = minicbor::decode(&bytes).expect("a written delta can be read");
+        let delta: Delta = minicbor::decode(&bytes).expect("a written delta can be read");
+        if let Some(told) = &mut self.told {
+            told.push(delta.clone());
+        }
         self.copy.apply(delta);
         assert_eq!(self.copy, self.execution, "applying the deltas is advancing");
         self.take(advance.clone());

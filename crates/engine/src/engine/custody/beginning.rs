@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_protocols::replicas;
-use outlast_workflow::{Execution, Start};
 
 use super::super::definitions::Defined;
 use super::super::entry::Entry;
@@ -72,12 +71,11 @@ impl Engine {
     ) -> Position {
         let mut turn = Turn { begun: true, ..Turn::default() };
         turn.send_to_all(others, &Envelope::Begin(Box::new(begin.clone())));
+        let (unstarted, beginning) = (begin.unstarted(&defined.program), begin.digest());
         let Begin { execution: id, name, input, salt, started, terms, parent, .. } = begin;
         let digest = sizes::digest_of(&input);
-        let depth = parent.map_or(0, |parent| parent.depth);
-        let start = Start { id, input, salt, keep_plan: true, shared: true, depth };
-        let unstarted = Execution::unstarted(&defined.program, start, started);
-        let holding = Holding::new(self.options.node, terms, salt, &self.options.times);
+        let holding =
+            Holding::new(self.options.node, terms, salt, &self.options.times, Some(beginning));
         let entry = Entry {
             name: name.map(String::into_boxed_str),
             held: true,

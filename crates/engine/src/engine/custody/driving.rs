@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use outlast_lineage::{EffectId, ExecutionId};
-use outlast_protocols::replicas::{Input, Note, Output, Payload};
-use outlast_workflow::{Advance, Author, Command, EffectNote, Event, Execution, Outcome, Start};
+use outlast_protocols::replicas::{Input, Note, Output};
+use outlast_workflow::{Advance, Author, Command, EffectNote, Event, Outcome};
 
-use super::super::entry::{Origin, State, encode_state};
 use super::super::running::touches_parking;
 use super::super::{Engine, Step, Work};
 use super::turn::{Letter, Turn};
 use super::wire::value_of;
-use super::{Alarm, Custody, HeldBack, Holding, Passed, StateBytes, Word};
+use super::{Alarm, Custody, HeldBack, Holding, Passed, StateBytes, Untold, Word};
 use crate::record::Custodial;
 use crate::{Action, Condition, Position, RecordKind, Report, Subject};
 
@@ -79,14 +78,30 @@ impl Engine {
         if advance.delta.is_empty() && advance.commands.is_empty() {
             return false;
         }
+        self.pass_on(step, id, advance, turn);
+        true
+    }
+
+    /// Tells the replica that its execution went on, and keeps what changed for the others.
+    fn pass_on(&mut self, step: &mut Step, id: ExecutionId, advance: Advance, turn: &mut Turn) {
         let Advance { delta, commands, happenings, effects } = advance;
-        let passed = Passed { delta, happenings: happenings.clone() }.encode();
-        turn.passed.push(passed.clone().into());
-        self.advanced(step, id, Payload::Delta(passed), effects, turn);
+        let passed = Passed { delta, happenings: happenings.clone() };
+        let bytes: StateBytes = passed.encode().into();
+        turn.passed.push(bytes.clone());
         turn.advanced = true;
         turn.happenings.extend(happenings);
         turn.commands.extend(commands);
-        true
+        turn.pivots.extend(effects.iter().filter_map(pivot_of));
+        let execution = self.roster.known(id).execution();
+        let (progress, ended) = (execution.progress(), execution.outcome().is_some());
+        let notes = effects.into_iter().filter_map(note_of).collect();
+        let input = Input::Advanced { bytes: bytes.len(), progress, ended, notes };
+        let holding = self.holding(id).expect("only a replica passes on what it did");
+        holding.untold = match holding.untold.take().filter(|_| holding.replica.has_untold()) {
+            Some(before) => Some(before.and_then(passed)),
+            None => Some(Untold::new(passed, bytes)),
+        };
+        self.tell_replica(step, id, input, turn);
     }
 
     /// Who this node is for an execution, if it may advance it now.
@@ -94,23 +109,6 @@ impl Engine {
         let node = self.options.node;
         let epoch = self.holding(id)?.replica.leads()?;
         Some(Author { node, epoch })
-    }
-
-    /// Tells the replica that its execution went on.
-    fn advanced(
-        &mut self,
-        step: &mut Step,
-        id: ExecutionId,
-        payload: Payload,
-        effects: Vec<EffectNote>,
-        turn: &mut Turn,
-    ) {
-        let execution = self.roster.known(id).execution();
-        let (progress, ended) = (execution.progress(), execution.outcome().is_some());
-        turn.pivots.extend(effects.iter().filter_map(pivot_of));
-        let notes = effects.into_iter().filter_map(note_of).collect();
-        let input = Input::Advanced { payload, progress, ended, notes };
-        self.tell_replica(step, id, input, turn);
     }
 
     pub(super) fn tell_replica(
@@ -139,6 +137,9 @@ impl Engine {
                 if let Some(held) = message.held_mut().filter(|held| held.state.is_empty()) {
                     held.state = self.roster.known(id).held_state();
                 }
+                if let Some(delta) = message.delta_mut() {
+                    *delta = self.told_by(id);
+                }
                 turn.send_word(id, to, message);
             }
             Output::SetTimer { timer, at } => self.set_custody_alarm(id, Alarm::Replica(timer), at),
@@ -150,7 +151,7 @@ impl Engine {
             }
             Output::Resume => self.resume_as_primary(step, id),
             Output::Stop => self.stop_leading(id),
-            Output::Apply(passed) => self.apply_passed(id, passed, turn),
+            Output::Apply(delta) => self.apply_passed(id, delta, turn),
             Output::Spare(line) => {
                 let copy = self.roster.known(id).held_state();
                 self.keep_remnant(step.now, self.position.next(), id, line, &copy);
@@ -175,20 +176,15 @@ impl Engine {
         let Some(author) = self.author_of(id) else { return };
         self.new_address(id);
         let entry = self.roster.known(id);
-        let Some(Custody::Replica(holding)) = &entry.custody else { return };
-        let (salt, input) = (holding.salt, entry.execution().input());
-        let depth = entry.parent.as_deref().map_or(0, |parent| parent.depth);
-        let start = Start { id, input, salt, keep_plan: true, shared: true, depth };
         let program = Arc::clone(&entry.defined.program);
-        let (execution, advance) = Execution::start(&program, start, author, step.now);
-        let state = encode_state(&execution);
-        entry.weight = state.len();
-        entry.state = State::Awake(Box::new(execution), Origin::Changed);
-        turn.adopted = Some(state.clone().into());
-        turn.advanced = true;
-        turn.happenings.extend(advance.happenings);
-        turn.commands.extend(advance.commands);
-        self.advanced(step, id, Payload::State(state), advance.effects, turn);
+        let advance = entry.execution_mut().begin(&program, author, step.now);
+        self.pass_on(step, id, advance, turn);
+    }
+
+    /// What its backups are told of how an execution went on.
+    fn told_by(&mut self, id: ExecutionId) -> StateBytes {
+        let untold = self.holding(id).and_then(|holding| holding.untold.as_mut());
+        untold.expect("a replica tells only of what was passed on").bytes()
     }
 
     /// Goes on as if this replica had led all the time: timers are set again, answers are taken.
@@ -216,16 +212,12 @@ impl Engine {
         }
     }
 
-    fn apply_passed(&mut self, id: ExecutionId, deltas: Vec<StateBytes>, turn: &mut Turn) {
-        let read = self.reading.take_deltas();
-        assert_eq!(read.len(), deltas.len(), "deltas are read before a machine hears of them");
+    fn apply_passed(&mut self, id: ExecutionId, delta: StateBytes, turn: &mut Turn) {
+        let read = self.reading.take_delta();
         self.forget_waits(id);
-        let execution = self.roster.known(id).execution_mut();
-        for passed in read {
-            execution.apply(passed.delta);
-            turn.happenings.extend(passed.happenings);
-        }
-        turn.passed = deltas;
+        self.roster.known(id).execution_mut().apply(read.delta);
+        turn.happenings.extend(read.happenings);
+        turn.passed = vec![delta];
     }
 
     /// Whatever waited to leave or to be taken belongs to another line now.
@@ -282,6 +274,11 @@ impl Engine {
             self.conclude_run(step, id, position);
         }
         self.look_at_outbox(id);
+        if let Some(holding) = self.holding(id)
+            && !holding.replica.has_untold()
+        {
+            holding.untold = None;
+        }
         if forgotten {
             self.release_custody(step, id, position);
         }

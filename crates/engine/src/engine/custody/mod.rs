@@ -37,7 +37,7 @@ pub(super) use reading::Reading;
 pub(super) use restoring::Stored;
 pub use wire::Spoken;
 pub(crate) use wire::{Begin, happenings_of};
-pub(super) use wire::{Carried, Envelope, Passed, StateBytes, Terms};
+pub(super) use wire::{Carried, Envelope, Passed, StateBytes, Terms, Untold};
 
 use crate::{Acknowledge, Caller, Phase, Strategy};
 
@@ -74,6 +74,8 @@ pub(super) struct Holding {
     pub(super) in_flight: BTreeSet<Ticket>,
     /// Commands that may not leave yet.
     pub(super) held: Vec<HeldBack>,
+    /// What changed since the others were last told, as long as this replica leads.
+    pub(super) untold: Option<Untold>,
     /// The newest state that a decision was asked for, since this replica leads.
     pub(super) wanted: Option<u64>,
     /// What is emitted or started, by its number, on its way out.
@@ -159,8 +161,15 @@ pub(super) enum Word {
 
 impl Holding {
     /// A replica in its first life.
-    pub(super) fn new(me: NodeId, terms: Terms, salt: [u8; 16], times: &Times) -> Self {
-        let replica = replicas::Replica::new(setup(me, &terms, times));
+    pub(super) fn new(
+        me: NodeId,
+        terms: Terms,
+        salt: [u8; 16],
+        times: &Times,
+        beginning: Option<u64>,
+    ) -> Self {
+        let setup = replicas::Setup { beginning, ..setup(me, &terms, times) };
+        let replica = replicas::Replica::new(setup);
         let peers = terms.members.iter().copied().filter(|peer| *peer != me).collect();
         Self {
             terms,
@@ -176,6 +185,7 @@ impl Holding {
             address: None,
             in_flight: BTreeSet::new(),
             held: Vec::new(),
+            untold: None,
             wanted: None,
             leaving: BTreeMap::new(),
             detached: None,
@@ -293,5 +303,6 @@ fn setup(me: NodeId, terms: &Terms, times: &Times) -> replicas::Setup {
         election_wait,
         patience: times.patience,
         linger: times.linger,
+        beginning: None,
     }
 }

@@ -5,7 +5,6 @@
 //! must be known to be readable. What was read is kept until then. After an election, the same state
 //! comes from everyone who voted, so the last one is kept even longer, unless it is large.
 
-use minicbor::bytes::ByteVec;
 use outlast_lineage::Digest;
 use outlast_workflow::Execution;
 
@@ -17,22 +16,20 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 /// What was read of messages and not applied yet.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Reading {
-    deltas: Vec<Passed>,
+    delta: Option<Passed>,
     state: Option<(Vec<u8>, Execution)>,
 }
 
 impl Reading {
-    /// Reads deltas; says whether all could be read.
-    pub(super) fn read_deltas(&mut self, deltas: &[ByteVec]) -> bool {
-        let read: Option<Vec<Passed>> = deltas.iter().map(|delta| Passed::decode(delta)).collect();
-        let can_be_read = read.is_some();
-        self.deltas = read.unwrap_or_default();
-        can_be_read
+    /// Reads a delta; says whether it could be read.
+    pub(super) fn read_delta(&mut self, delta: &[u8]) -> bool {
+        self.delta = Passed::decode(delta);
+        self.delta.is_some()
     }
 
-    /// The deltas that were read last.
-    pub(super) fn take_deltas(&mut self) -> Vec<Passed> {
-        std::mem::take(&mut self.deltas)
+    /// The delta that was read last.
+    pub(super) fn take_delta(&mut self) -> Passed {
+        self.delta.take().expect("a delta is read before a machine hears of it")
     }
 
     /// Reads a state; gives the digest of the definition that it runs, if it could be read.
@@ -111,7 +108,6 @@ mod tests {
         let whole = state(1);
         assert!(reading.read_state(&whole).is_some());
         assert_eq!(reading.read_state(&whole[..whole.len() - 1]), None);
-        assert!(!reading.read_deltas(&[vec![0xff].into()]));
-        assert!(reading.take_deltas().is_empty());
+        assert!(!reading.read_delta(&[0xff]));
     }
 }

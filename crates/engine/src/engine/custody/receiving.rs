@@ -278,8 +278,8 @@ impl Engine {
         id: ExecutionId,
         message: &mut replicas::Message,
     ) -> bool {
-        if let replicas::Message::Update { deltas, .. } = message {
-            return self.reading.read_deltas(deltas);
+        if let Some(delta) = message.delta_mut() {
+            return self.reading.read_delta(delta);
         }
         let Some(held) = message.held_mut() else { return true };
         let definition = self.reading.read_state(&held.state);

@@ -87,7 +87,7 @@ impl Holding {
 
     fn restored(me: NodeId, times: &Times, stored: StoredHolding) -> Self {
         let StoredHolding { terms, salt, standing, decisions, forgetting, unaware } = stored;
-        let mut holding = Self::new(me, terms, salt, times);
+        let mut holding = Self::new(me, terms, salt, times, None);
         holding.replica = replicas::Replica::restored(setup(me, &holding.terms, times), standing);
         holding.restore_decisions(me, times, decisions);
         holding.restore_forgetting(me, times, forgetting);
@@ -141,9 +141,14 @@ impl Engine {
         let Begun { begin, state } = begun;
         let definition = self.definitions.get(&begin.definition).cloned();
         let defined = definition.ok_or("the definition")?;
-        let execution = minicbor::decode(&state).map_err(|_| "the first state")?;
+        // Journals of 0.1 had the state as well.
+        let execution = match state.is_empty() {
+            true => begin.unstarted(&defined.program),
+            false => minicbor::decode(&state).map_err(|_| "the first state")?,
+        };
         let (me, times) = (self.options.node, &self.options.times);
-        let holding = Holding::new(me, begin.terms, begin.salt, times);
+        let beginning = Some(begin.digest()).filter(|_| state.is_empty());
+        let holding = Holding::new(me, begin.terms, begin.salt, times, beginning);
         let entry = Entry {
             name: begin.name.map(String::into_boxed_str),
             weight: state.len(),
@@ -319,7 +324,7 @@ impl Entry {
                 terms: holding.terms.clone(),
                 parent: self.parent.as_deref().copied(),
             },
-            state: self.held_state().into(),
+            state: Vec::new().into(),
         })
     }
 }

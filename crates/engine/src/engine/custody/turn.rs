@@ -131,14 +131,15 @@ mod tests {
         let notes = Vec::new();
         let extended = replicas::Change::Extended { point: next, progress: 1, ended: false, notes };
         let mut turn = Turn { changes: vec![extended], ..Turn::default() };
-        let (base, delta) = (None, Vec::new());
+        let base = None;
         let update = replicas::Message::Update {
             base,
             next,
             progress: 1,
             ended: false,
             urgent: false,
-            deltas: vec![delta.into()],
+            delta: Vec::new().into(),
+            beginning: None,
         };
         turn.send_word(ID, NodeId(2), update);
         assert!(!turn.letters[0].early);

@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 use outlast_expressions::{Value, value};
 use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
-use outlast_workflow::{Delta, Happening};
+use outlast_workflow::{Delta, Execution, Happening, Program, Start};
 
 use crate::{Definition, Origin, Parent, Survival};
 
@@ -105,6 +105,23 @@ pub(crate) struct Begin {
     pub(in crate::engine) parent: Option<Parent>,
 }
 
+impl Begin {
+    /// The execution that all its replicas hold before anything has happened.
+    pub(in crate::engine) fn unstarted(&self, program: &Program) -> Execution {
+        let depth = self.parent.map_or(0, |parent| parent.depth);
+        let (id, input, salt) = (self.execution, self.input.clone(), self.salt);
+        let start = Start { id, input, salt, keep_plan: true, shared: true, depth };
+        Execution::unstarted(program, start, self.started)
+    }
+
+    /// What tells it from anything else that the same execution could begin as, to the byte: what is
+    /// held before the beginning must be the same for what is told from there on.
+    pub(in crate::engine) fn digest(&self) -> u64 {
+        let bytes = minicbor::to_vec(self).expect("writing to memory does not fail");
+        Digest::of(&bytes).short()
+    }
+}
+
 /// On which terms an execution is held: the same at all its replicas.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
 pub(in crate::engine) struct Terms {
@@ -114,7 +131,7 @@ pub(in crate::engine) struct Terms {
     pub(in crate::engine) members: Vec<NodeId>,
 }
 
-/// What one step of a primary changed, as its backups get it.
+/// What a step of a primary changed, or several, as its backups get it.
 #[derive(Clone, Debug, Encode, Decode)]
 pub(in crate::engine) struct Passed {
     #[n(0)]
@@ -195,7 +212,33 @@ impl Passed {
     }
 }
 
-/// What happened in the step that was passed on as these bytes.
+/// What the backups of a primary were not told yet: all steps since they were, as one.
+#[derive(Debug)]
+pub(in crate::engine) struct Untold {
+    passed: Passed,
+    /// The same in bytes, if it was written since it changed.
+    bytes: Option<StateBytes>,
+}
+
+impl Untold {
+    pub(in crate::engine) const fn new(passed: Passed, bytes: StateBytes) -> Self {
+        Self { passed, bytes: Some(bytes) }
+    }
+
+    /// The same and a later step.
+    pub(in crate::engine) fn and_then(mut self, later: Passed) -> Self {
+        self.passed.delta.and_then(later.delta);
+        self.passed.happenings.extend(later.happenings);
+        self.bytes = None;
+        self
+    }
+
+    pub(in crate::engine) fn bytes(&mut self) -> StateBytes {
+        self.bytes.get_or_insert_with(|| self.passed.encode().into()).clone()
+    }
+}
+
+/// What happened in the steps that were passed on as these bytes.
 pub(crate) fn happenings_of(passed: &[u8]) -> Option<Vec<Happening>> {
     Passed::decode(passed).map(|passed| passed.happenings)
 }

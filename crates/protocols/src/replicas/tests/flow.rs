@@ -83,7 +83,8 @@ impl Flow {
         minicbor::to_vec(self).expect("a vector takes everything")
     }
 
-    pub(super) fn apply(&mut self, delta: &[u8]) {
+    pub(super) fn apply(&mut self, plan: &Plan, delta: &[u8]) {
+        self.cells.resize(plan.len(), Cell::Idle);
         let delta: Vec<(u32, Cell)> = minicbor::decode(delta).expect("tests write what they read");
         for (index, cell) in delta {
             self.cells[index as usize] = cell;

@@ -91,9 +91,8 @@ fn two_primaries(acknowledge: bool) -> (Replica, Replica, Replica) {
         replica
     };
     let (mut voter, mut lower, mut higher) = (make(1), make(2), begun(make(3).setup().clone()));
-    let payload = super::super::Payload::State(b"state".to_vec());
     let notes = Vec::new();
-    higher.step(NOW, Input::Advanced { payload, progress: 0, ended: false, notes });
+    higher.step(NOW, Input::Advanced { bytes: 5, progress: 0, ended: false, notes });
     lose(&mut voter, 3);
     lose(&mut lower, 3);
     let asked = request(lower.standing().term.0, lower.head().clone());

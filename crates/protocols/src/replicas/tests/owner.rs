@@ -7,8 +7,7 @@ use std::fmt::Debug;
 use outlast_lineage::{EffectId, Epoch, NodeId, OperationKey, Point, Time};
 
 use super::super::{
-    Change, Choice, Input, Message, Output, Payload, Replica, Setup, Situation, Standing, Timer,
-    Verdict,
+    Change, Choice, Input, Message, Output, Replica, Setup, Situation, Standing, Timer, Verdict,
 };
 use super::flow::{Advance, Cell, Flow, Plan};
 use super::provider::Called;
@@ -58,6 +57,8 @@ pub(super) struct Owner {
     /// The standing as it would be made again from the disk.
     shadow: Standing,
     held: Vec<(u64, usize, EffectId)>,
+    /// What the other replicas were not told yet.
+    untold: Vec<(u32, Cell)>,
     late: Vec<(usize, EffectId)>,
     wanted: BTreeSet<u64>,
     orders: Vec<Order>,
@@ -77,6 +78,7 @@ impl Owner {
             plan,
             shadow: standing,
             held: Vec::new(),
+            untold: Vec::new(),
             late: Vec::new(),
             wanted: BTreeSet::new(),
             orders: Vec::new(),
@@ -128,13 +130,16 @@ impl Owner {
                     assert_eq!(held.head, self.shadow.head, "what is sent is what is held");
                     held.state = self.disk.flow.encode();
                 }
+                if let Some(delta) = message.delta_mut() {
+                    *delta = minicbor::to_vec(&self.untold).expect("written").into();
+                }
                 self.orders.push(Order::Send(to, message));
             }
             Output::SetTimer { timer, at } => self.orders.push(Order::Timer(timer, at)),
-            Output::Start => self.advance(now, true, Flow::start),
+            Output::Start => self.advance(now, Flow::start),
             Output::GoOn => {
                 self.forget_waits();
-                self.advance(now, false, Flow::taken_over);
+                self.advance(now, Flow::taken_over);
             }
             Output::Resume => {
                 for (index, effect) in std::mem::take(&mut self.late) {
@@ -142,11 +147,9 @@ impl Owner {
                 }
             }
             Output::Stop => self.wanted.clear(),
-            Output::Apply(deltas) => {
+            Output::Apply(delta) => {
                 self.forget_waits();
-                for delta in deltas {
-                    self.disk.flow.apply(&delta);
-                }
+                self.disk.flow.apply(&self.plan, &delta);
                 self.name();
             }
             Output::Spare(line) => self.keep_remnant(line),
@@ -201,16 +204,11 @@ impl Owner {
     fn take_answer(&mut self, now: Time, index: usize, effect: EffectId) {
         let cell = self.disk.flow.cells.get(index);
         if matches!(cell, Some(Cell::Open(open, _)) if *open == effect) {
-            self.advance(now, false, |flow, plan, point| flow.answered(plan, index, point));
+            self.advance(now, |flow, plan, point| flow.answered(plan, index, point));
         }
     }
 
-    fn advance(
-        &mut self,
-        now: Time,
-        whole: bool,
-        by: impl FnOnce(&mut Flow, &Plan, Point) -> Advance,
-    ) {
+    fn advance(&mut self, now: Time, by: impl FnOnce(&mut Flow, &Plan, Point) -> Advance) {
         let epoch = self.replica.leads().expect("only a primary goes on");
         let number = self.replica.head().lineage.number() + 1;
         let point = Point { author: self.replica.setup().me, epoch, number };
@@ -220,13 +218,13 @@ impl Owner {
             return;
         }
         self.note_calls(&calls, &after);
-        let payload = if whole {
-            Payload::State(self.disk.flow.encode())
-        } else {
-            Payload::Delta(minicbor::to_vec(&delta).expect("a vector takes everything"))
-        };
+        if !self.replica.has_untold() {
+            self.untold.clear();
+        }
+        let bytes = 8 * delta.len();
+        self.untold.extend(delta);
         let (progress, ended) = (self.disk.flow.progress(), self.disk.flow.ended());
-        self.step(now, Input::Advanced { payload, progress, ended, notes });
+        self.step(now, Input::Advanced { bytes, progress, ended, notes });
         self.name();
         self.held.extend(calls.into_iter().map(|(index, effect, _)| (number, index, effect)));
     }

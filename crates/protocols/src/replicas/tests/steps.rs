@@ -8,7 +8,7 @@ use outlast_lineage::{
 };
 
 use super::super::{
-    Choice, Held, Input, Message, Mode, Note, Output, Payload, Replica, Setup, Standing, Timer,
+    Choice, Held, Input, Message, Mode, Note, Output, Replica, Setup, Standing, Timer,
 };
 use super::world::Terms;
 
@@ -106,19 +106,18 @@ pub(super) fn update(base: Option<Point>, next: Point, progress: u64) -> Message
         progress,
         ended: false,
         urgent: false,
-        deltas: vec![b"delta".to_vec().into()],
+        delta: b"delta".to_vec().into(),
+        beginning: base.is_none().then_some(1),
     }
 }
 
 /// The primary goes on.
 pub(super) fn advance(replica: &mut Replica, progress: u64, notes: Vec<Note>) -> Vec<Output> {
-    let payload = Payload::Delta(b"delta".to_vec());
-    replica.step(NOW, Input::Advanced { payload, progress, ended: false, notes })
+    replica.step(NOW, Input::Advanced { bytes: 5, progress, ended: false, notes })
 }
 
 pub(super) fn finish(replica: &mut Replica, progress: u64) -> Vec<Output> {
-    let payload = Payload::Delta(b"delta".to_vec());
-    replica.step(NOW, Input::Advanced { payload, progress, ended: true, notes: Vec::new() })
+    replica.step(NOW, Input::Advanced { bytes: 5, progress, ended: true, notes: Vec::new() })
 }
 
 /// An effect that a state intends.

@@ -87,6 +87,7 @@ impl Terms {
             election_wait: ELECTION_WAIT,
             patience: PATIENCE,
             linger: self.linger,
+            beginning: Some(1),
         }
     }
 }
