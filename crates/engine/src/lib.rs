@@ -13,6 +13,7 @@ mod phase;
 mod record;
 mod reply;
 mod survival;
+mod writing;
 
 pub use ask::{Ask, Filter, ParkedFilter, StartAsk, Which, WorkflowVersion};
 pub use engine::{Engine, REMNANT_TERMS, RecoveryError, Spoken, Times};

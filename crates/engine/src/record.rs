@@ -11,6 +11,7 @@ use outlast_protocols::{paxos, replicas};
 use outlast_workflow::{Delta, Happening, Ticket};
 
 use crate::engine::{Begin, Forgetting};
+use crate::writing::write_behind;
 
 /// The version of the record format that this release writes.
 pub(crate) const RECORD_VERSION: u8 = 1;
@@ -399,8 +400,7 @@ impl Record {
         };
         let mut bytes = Vec::with_capacity(BYTES_USUAL + carried);
         bytes.push(RECORD_VERSION);
-        minicbor::encode(self, &mut bytes).expect("writing to memory does not fail");
-        bytes
+        write_behind(bytes, self)
     }
 
     /// Reads a record.

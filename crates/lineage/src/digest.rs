@@ -66,35 +66,74 @@ impl fmt::Debug for Digest {
 ///
 /// Each field is preceded by its length: `("ab", "c")` and `("a", "bc")` differ.
 ///
-/// Its methods are inlined, because it is large: moved from call to call, copying it costs as much as
-/// digesting a few numbers.
-#[derive(Default)]
-pub struct Digester(blake3::Hasher);
+/// Most digests are of a few numbers. They are gathered and digested at once: a hasher that takes more and
+/// more is two kilobytes large, and making and moving one costs more than the digest.
+#[derive(Debug, Default)]
+pub struct Digester {
+    gathered: Vec<u8>,
+    /// What takes the fields once there are many bytes of them.
+    hasher: Option<Box<blake3::Hasher>>,
+}
+
+/// How many bytes are gathered at most.
+const GATHERED_MAX: usize = 1024;
+
+/// As many as the digests of places and keys have.
+const GATHERED_USUALLY: usize = 192;
 
 impl Digester {
     /// Starts a digest of a kind of thing; two kinds never share a digest.
-    #[inline]
     pub fn new(kind: &str) -> Self {
-        Self::default().field(kind.as_bytes())
+        let gathered = Vec::with_capacity(GATHERED_USUALLY);
+        Self { gathered, hasher: None }.field(kind.as_bytes())
     }
 
     /// Adds one field.
-    #[inline]
     pub fn field(mut self, bytes: &[u8]) -> Self {
-        self.0.update(&(bytes.len() as u64).to_be_bytes());
-        self.0.update(bytes);
+        let length = (bytes.len() as u64).to_be_bytes();
+        if self.hasher.is_none() && self.gathered.len() + 8 + bytes.len() <= GATHERED_MAX {
+            self.gathered.extend_from_slice(&length);
+            self.gathered.extend_from_slice(bytes);
+            return self;
+        }
+        let hasher = self.hasher.get_or_insert_with(|| {
+            let mut hasher = Box::new(blake3::Hasher::new());
+            hasher.update(&self.gathered);
+            hasher
+        });
+        hasher.update(&length).update(bytes);
         self
     }
 
     /// Adds a number.
-    #[inline]
     pub fn number(self, number: u64) -> Self {
         self.field(&number.to_be_bytes())
     }
 
     /// The digest of everything added.
-    #[inline]
     pub fn finish(self) -> Digest {
-        Digest(*self.0.finalize().as_bytes())
+        match self.hasher {
+            None => Digest::of(&self.gathered),
+            Some(hasher) => Digest(*hasher.finalize().as_bytes()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_that_of_all_fields_with_their_lengths_however_many_bytes_there_are() {
+        for length in [0, 1, 900, 1005, 1006, 1007, 5000] {
+            let long = vec![7; length];
+            let mut bytes = Vec::new();
+            for field in [b"kind".as_slice(), &long, &5u64.to_be_bytes(), b"last"] {
+                bytes.extend((field.len() as u64).to_be_bytes());
+                bytes.extend(field);
+            }
+            let digested = Digester::new("kind").field(&long).number(5).field(b"last").finish();
+            assert_eq!(digested, Digest::of(&bytes), "{length}");
+        }
     }
 }

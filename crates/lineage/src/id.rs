@@ -1,5 +1,6 @@
 //! Names of executions, branches and nodes.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
@@ -7,9 +8,24 @@ use minicbor::{Decode, Encode};
 use uuid::Uuid;
 
 /// One run of a workflow. Made by the driver (UUIDv7, so ids sort by time) or derived for a child.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct ExecutionId(#[cbor(n(0), with = "minicbor::bytes")] [u8; 16]);
+
+/// Compared as a number, which is the order of the bytes: everything that happens looks its execution
+/// up several times.
+impl Ord for ExecutionId {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        u128::from_be_bytes(self.0).cmp(&u128::from_be_bytes(other.0))
+    }
+}
+
+impl PartialOrd for ExecutionId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl ExecutionId {
     /// Takes 16 bytes as they are.
@@ -95,3 +111,24 @@ pub struct NodeId(#[n(0)] pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Epoch(#[n(0)] pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executions_sort_as_their_bytes_do() {
+        let mut bytes: Vec<[u8; 16]> = Vec::new();
+        for place in 0..16 {
+            for byte in [1, 127, 128, 255] {
+                let mut one = [64; 16];
+                one[place] = byte;
+                bytes.push(one);
+            }
+        }
+        let mut executions: Vec<_> = bytes.iter().copied().map(ExecutionId::from_bytes).collect();
+        executions.sort_unstable();
+        bytes.sort_unstable();
+        assert!(executions.iter().map(ExecutionId::as_bytes).eq(&bytes));
+    }
+}

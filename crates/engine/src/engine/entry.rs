@@ -11,6 +11,7 @@ use outlast_workflow::{Execution, Ticket};
 
 use super::custody::{Custody, Stored};
 use super::definitions::Defined;
+use crate::writing::write_behind;
 use crate::{Condition, Parent, Position};
 
 /// One execution.
@@ -215,8 +216,5 @@ impl Entry {
 
 /// The state of an execution as bytes.
 pub(super) fn encode_state(execution: &Execution) -> Vec<u8> {
-    // Growing by and by costs more than the rest of writing it.
-    let mut bytes = Vec::with_capacity(2048);
-    minicbor::encode(execution, &mut bytes).expect("writing to memory does not fail");
-    bytes
+    write_behind(Vec::with_capacity(2048), execution)
 }

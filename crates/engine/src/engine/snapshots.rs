@@ -15,6 +15,7 @@ use super::entry::Header;
 use super::retention::Tombstone;
 use super::{Engine, Step};
 use crate::record::RECORD_VERSION;
+use crate::writing::write_behind;
 use crate::{Action, Definition, Position, Publication, RecordError, Subject};
 
 /// A snapshot of one subject.
@@ -63,8 +64,7 @@ pub(super) enum Content {
 
 impl Snapshot {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![0; 9];
-        minicbor::encode(self, &mut bytes).expect("writing to memory does not fail");
+        let mut bytes = write_behind(vec![0; 9], self);
         let check = Digest::of(&bytes[9..]).short();
         bytes[0] = RECORD_VERSION;
         bytes[1..9].copy_from_slice(&check.to_be_bytes());

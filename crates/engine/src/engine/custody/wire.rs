@@ -8,6 +8,7 @@ use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
 use outlast_workflow::{Delta, Execution, Happening, Program, Start};
 
+use crate::writing::write_behind;
 use crate::{Definition, Origin, Parent, Survival};
 
 /// The version of the wire format that this release writes.
@@ -149,11 +150,10 @@ impl Envelope {
     pub(in crate::engine) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.bytes_usual());
         bytes.push(WIRE_VERSION);
-        minicbor::encode(self, &mut bytes).expect("writing to memory does not fail");
-        bytes
+        write_behind(bytes, self)
     }
 
-    /// How many bytes it needs, about: growing by and by costs more than the rest of writing it.
+    /// How many bytes it needs, about.
     fn bytes_usual(&self) -> usize {
         match self {
             Self::Replica(_, message) => 128 + message.bytes_carried(),
@@ -202,9 +202,7 @@ impl Spoken {
 
 impl Passed {
     pub(in crate::engine) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(512);
-        minicbor::encode(self, &mut bytes).expect("writing to memory does not fail");
-        bytes
+        write_behind(Vec::with_capacity(512), self)
     }
 
     pub(in crate::engine) fn decode(bytes: &[u8]) -> Option<Self> {
