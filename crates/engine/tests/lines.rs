@@ -290,6 +290,46 @@ fn a_call_that_was_held_back_until_its_line_was_lost_never_was() {
     assert_eq!(parked(&mut cluster, 3), 0);
 }
 
+/// The same, but its node died meanwhile: that it never left is known from what was written down.
+#[test]
+fn a_pivot_that_was_held_back_when_its_node_died_never_was() {
+    let program = program_of("abc", &[("a", Provider::Keyless), ("pay", Provider::Pivot)]);
+    for others_go_on in [false, true] {
+        let mut cluster = Cluster::new(3, &program);
+        cluster.start(&program, id(1), survival());
+        cluster.pass();
+        cluster.cut(3, &[1, 2]);
+        let a = cluster.call_of(3);
+        cluster.answer(3, a);
+        cluster.pass();
+        assert_eq!(cluster.open(3), [""; 0], "the pivot waits for a majority");
+        cluster.kill(3);
+        if others_go_on {
+            assert_eq!(names(&cluster.run_answering(3 * SECOND)), [(2, "a"), (2, "pay")]);
+        }
+        cluster.revive(3);
+        cluster.heal();
+        let expected: &[(u64, &str)] = if others_go_on { &[(3, "undo a")] } else { &[(3, "pay")] };
+        assert_eq!(names(&cluster.run_answering(4 * SECOND)), expected);
+        assert_eq!(parked(&mut cluster, 3), 0);
+    }
+}
+
+/// A pivot whose state was decided on may have left: only a person knows.
+#[test]
+fn a_pivot_that_may_have_left_when_its_node_died_is_left_to_a_person() {
+    let program = program_of("abc", &[("pay", Provider::Pivot)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), survival());
+    cluster.pass();
+    cluster.run(Duration::from_millis(50));
+    assert_eq!(cluster.open(3), ["pay"]);
+    cluster.kill(3);
+    cluster.revive(3);
+    assert_eq!(names(&cluster.run_answering(4 * SECOND)), []);
+    assert_eq!(parked(&mut cluster, 3), 1);
+}
+
 fn parked(cluster: &mut Cluster, node: u64) -> usize {
     let filter = ParkedFilter { which: Some(Which::Id(id(1))), ..ParkedFilter::default() };
     match cluster.node(node).ask(Ask::Parked(filter)) {

@@ -100,7 +100,10 @@ pub enum Event {
     /// authors that must not be repeated are made anew, as effects of the new author; the old ones
     /// leave the ledger (`EffectNote::Disowned`) and are their authors' debts. Pivots that must not
     /// be repeated, and undos, are parked instead.
-    TakenOver,
+    TakenOver {
+        /// Pivots that are known never to have left: they are made anew.
+        never_left: BTreeSet<EffectId>,
+    },
     /// Another line of this execution was decided on: this copy goes no further, neither forward
     /// nor back. It still takes answers to calls that are under way, so that what happened can be
     /// undone.

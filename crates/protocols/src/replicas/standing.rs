@@ -341,6 +341,20 @@ impl Standing {
     pub fn pinned(&self) -> Option<&Lineage> {
         self.choice.as_ref().map(|choice| &choice.lineage)
     }
+
+    /// Whether no decision was ever made on the state in which an effect was intended, of this replica
+    /// and at a provider without keys, so that it was intended once: what is decided later goes on from
+    /// what was decided before.
+    pub fn is_undecided(&self, effect: &EffectId) -> bool {
+        let mut records = self.all_records().filter(|(id, _)| *id == effect).peekable();
+        let is_known = records.peek().is_some();
+        let Point { author, epoch, .. } = effect.point;
+        let undecided = |record: &Record| {
+            let state = Point { author, epoch, number: record.intended };
+            !record.deduplicated && !self.pinned().is_some_and(|line| line.contains(&state))
+        };
+        is_known && records.all(|(_, record)| undecided(record))
+    }
 }
 
 impl Record {

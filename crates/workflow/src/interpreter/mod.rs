@@ -200,7 +200,7 @@ impl<'a> Machine<'a> {
             Event::RetryRequested => self.retry_failed(),
             Event::Resolved { effect, resolution } => self.take_resolution(effect, resolution),
             Event::Returned { branch, epoch, remote } => self.take_back(branch, epoch, *remote),
-            Event::TakenOver => self.take_over(),
+            Event::TakenOver { never_left } => self.take_over(&never_left),
             Event::LineLost | Event::Withdrawn { .. } | Event::WithdrawalClosed => {
                 unreachable!("they end a line")
             }

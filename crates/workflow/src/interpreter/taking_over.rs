@@ -6,22 +6,38 @@
 //! and whoever did it first undoes it when the lines are settled. That holds for a call that waits
 //! for a person, too: two lines that heard that it happened would both keep or both undo it.
 
-use outlast_lineage::{BranchId, Repetition, Reversal};
+use std::collections::BTreeSet;
+
+use outlast_lineage::{BranchId, EffectId, Repetition, Reversal};
 
 use super::conduct::{conduct, is_finding_out, is_pivot};
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, Calling, Frame, Stage};
-use crate::{Answer, Fault, FaultKind, Happening, Request};
+use crate::execution::{Activity, Branch, Calling, Execution, Frame, Stage};
+use crate::{Answer, Fault, FaultKind, Happening, Program, Request, Ticket};
+
+impl Execution {
+    /// The pivots that were intended and are not answered. Whether they left is not known here.
+    pub fn open_pivots(&self, program: &Program) -> Vec<(Ticket, EffectId)> {
+        let pivots = self.branches.values().filter(|branch| is_pivot(program, branch));
+        let open = pivots.filter_map(|branch| match &branch.top()?.activity {
+            Activity::Calling(calling) if !calling.request.undo => {
+                Some((calling.ticket, calling.request.effect))
+            }
+            _ => None,
+        });
+        open.collect()
+    }
+}
 
 impl Machine<'_> {
-    pub(super) fn take_over(&mut self) {
+    pub(super) fn take_over(&mut self, never_left: &BTreeSet<EffectId>) {
         if self.execution.outcome().is_some() {
             return;
         }
         let ids: Vec<BranchId> = self.execution.branches.keys().copied().collect();
         for id in ids {
             let Some(mut branch) = self.take(id) else { continue };
-            match self.take_over_call(&mut branch) {
+            match self.take_over_call(&mut branch, never_left) {
                 Some(turn) => self.settle(branch, turn),
                 None => self.put(branch),
             }
@@ -33,7 +49,11 @@ impl Machine<'_> {
 
     /// What a new author does about the call a branch waits for; nothing if it is just asked again,
     /// or stays with a person.
-    fn take_over_call(&mut self, branch: &mut Branch) -> Option<Turn> {
+    fn take_over_call(
+        &mut self,
+        branch: &mut Branch,
+        never_left: &BTreeSet<EffectId>,
+    ) -> Option<Turn> {
         let (calling, parked) = call_of(&branch.top()?.activity)?;
         let calling = calling.clone();
         let counts = !calling.request.readonly && !calling.request.undo;
@@ -45,6 +65,11 @@ impl Machine<'_> {
         }
         if self.is_own(&calling.request) {
             return None;
+        }
+        if counts && !parked && never_left.contains(&calling.request.effect) {
+            self.effect_gone(calling.request.effect);
+            let request = self.renewed(branch, &calling);
+            return Some(self.call(branch, request, false));
         }
         // A second call would be wrong even as an effect of its own: nothing could take it back.
         if !counts || is_pivot(self.program, branch) {

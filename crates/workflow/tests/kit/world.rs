@@ -411,7 +411,7 @@ impl World {
         self.open.clear();
         self.author = Author { node: NodeId(node), epoch: Epoch(self.author.epoch.0 + 1) };
         self.yields = 0;
-        self.happen(Event::TakenOver);
+        self.happen(Event::TakenOver { never_left: BTreeSet::new() });
     }
 
     /// The services of a world are those of another from now on.

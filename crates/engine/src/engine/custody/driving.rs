@@ -147,7 +147,9 @@ impl Engine {
             Output::GoOn => {
                 self.new_address(id);
                 self.forget_waits(id);
-                self.advance_in_turn(step, id, Event::TakenOver, turn);
+                let held_back = self.held_back_pivots(id, id);
+                let never_left = held_back.into_iter().map(|(_, effect)| effect).collect();
+                self.advance_in_turn(step, id, Event::TakenOver { never_left }, turn);
             }
             Output::Resume => self.resume_as_primary(step, id),
             Output::Stop => self.stop_leading(id),

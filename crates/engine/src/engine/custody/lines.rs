@@ -10,7 +10,7 @@ use super::super::entry::{Entry, State};
 use super::super::running::is_nothing;
 use super::super::{Cause, Engine, Step, Work};
 use super::turn::Turn;
-use super::{Custody, HeldBack, Remnant, Word};
+use super::{Custody, HeldBack, Remnant, Word, never_left};
 use crate::{Action, Position, RecordKind, Subject};
 
 /// Lost lines undo what they did in terms that lie above those of primaries, which count failovers.
@@ -159,7 +159,7 @@ impl Engine {
             Some(Custody::Replica(holding)) => {
                 let in_flight = std::mem::take(&mut holding.in_flight);
                 let mut late = std::mem::take(&mut holding.late);
-                late.extend(holding.held.iter().filter_map(HeldBack::never_left));
+                late.extend(holding.held.iter().filter_map(HeldBack::ticket).map(never_left));
                 // It goes with the line whose calls are under way: the next line that is lost here before
                 // they are answered made none of them.
                 (holding.address.take(), in_flight, late)
@@ -203,6 +203,26 @@ impl Engine {
         }
     }
 
+    /// Pivots of this node that wait for their answers on a line of an execution, the one held or one that
+    /// was lost, and never left: none leaves before it is written down that its line counts up to where
+    /// it was intended. So this is known in every life, unless pivots need no decision.
+    pub(super) fn held_back_pivots(
+        &self,
+        of: ExecutionId,
+        line: ExecutionId,
+    ) -> Vec<(Ticket, EffectId)> {
+        let (Some(held), Some(line)) = (self.roster.get(of), self.roster.get(line)) else {
+            return Vec::new();
+        };
+        let Some(Custody::Replica(holding)) = &held.custody else { return Vec::new() };
+        if holding.terms.survival.pivots_anywhere {
+            return Vec::new();
+        }
+        let mut pivots = line.execution().open_pivots(&line.defined.program);
+        pivots.retain(|(_, effect)| holding.replica.standing().is_undecided(effect));
+        pivots
+    }
+
     /// The id of the entry of a lost line.
     pub(in crate::engine) fn remnant_id(&self, id: ExecutionId, line: Epoch) -> ExecutionId {
         derived("remnant", id, self.options.node.0, line, Epoch(0))
@@ -220,6 +240,11 @@ impl Engine {
         if matches!(event, Event::LineLost) {
             if std::mem::replace(&mut remnant.told, true) {
                 return Err(false);
+            }
+            let of = remnant.of;
+            for (ticket, _) in self.held_back_pivots(of, id) {
+                let event = never_left(ticket);
+                self.queue(id, |execution| Work::Advance { execution, event });
             }
         } else if !remnant.told {
             self.queue(id, |execution| Work::Advance { execution, event });

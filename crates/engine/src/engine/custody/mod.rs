@@ -132,13 +132,20 @@ pub(super) struct HeldBack {
 }
 
 impl HeldBack {
-    /// What its line is told if that is lost: a call that never left did not happen.
-    fn never_left(&self) -> Option<Event> {
-        let Command::Call { ticket, .. } = &self.command else { return None };
-        let detail = "the call was held back until its line was lost";
-        let fault = Fault::new(FaultKind::Communication, "Not sent", detail).with_status(412);
-        Some(Event::Answered { ticket: *ticket, answer: Answer::Failed(fault) })
+    /// The call that it is, if it is one.
+    const fn ticket(&self) -> Option<Ticket> {
+        match &self.command {
+            Command::Call { ticket, .. } => Some(*ticket),
+            _ => None,
+        }
     }
+}
+
+/// What a lost line is told of a call that never left: it did not happen.
+fn never_left(ticket: Ticket) -> Event {
+    let detail = "the call was held back until its line was lost";
+    let fault = Fault::new(FaultKind::Communication, "Not sent", detail).with_status(412);
+    Event::Answered { ticket, answer: Answer::Failed(fault) }
 }
 
 /// What a custody waits for.
