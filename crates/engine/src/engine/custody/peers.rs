@@ -31,6 +31,17 @@ struct Peer {
     stuck: bool,
 }
 
+/// What a heartbeat says of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::engine) enum Heard {
+    /// It can be reached, or cannot, as it was thought.
+    AsBefore,
+    /// It counts as lost from now on.
+    Lost,
+    /// It was thought to be lost, and is not.
+    Found,
+}
+
 impl Peer {
     const fn met(now: Time) -> Self {
         Self { heard: now, lost: false, stuck: false }
@@ -79,11 +90,22 @@ impl Peers {
         !peer.stuck && std::mem::take(&mut peer.lost)
     }
 
-    /// A peer said whether its disk stands still; says whether that is why it counts as lost now.
-    pub(in crate::engine) fn note_disk(&mut self, from: NodeId, stuck: bool) -> bool {
-        let Some(peer) = self.known.get_mut(&from) else { return false };
+    /// A peer said that it lives, and whether its disk stands still: then it counts as lost. Says what
+    /// that changes; nothing if the node is no peer.
+    pub(in crate::engine) fn hear_beat(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        stuck: bool,
+    ) -> Option<Heard> {
+        let peer = self.known.get_mut(&from)?;
+        peer.heard = peer.heard.max(now);
         peer.stuck = stuck;
-        stuck && !std::mem::replace(&mut peer.lost, true)
+        Some(match (std::mem::replace(&mut peer.lost, stuck), stuck) {
+            (false, true) => Heard::Lost,
+            (true, false) => Heard::Found,
+            _ => Heard::AsBefore,
+        })
     }
 
     pub(in crate::engine) fn is_known(&self, node: NodeId) -> bool {
@@ -178,11 +200,14 @@ mod tests {
     fn a_peer_whose_disk_stands_still_is_lost_until_it_says_otherwise() {
         let start = Time::from_millis(1000);
         let mut peers = peers(start);
-        assert!(peers.note_disk(NodeId(2), true) && peers.is_lost(NodeId(2)));
-        assert!(!peers.note_disk(NodeId(2), true), "that is no news");
+        assert_eq!(peers.hear_beat(start, NodeId(2), true), Some(Heard::Lost));
+        assert!(peers.is_lost(NodeId(2)));
+        let again = peers.hear_beat(start, NodeId(2), true);
+        assert_eq!(again, Some(Heard::AsBefore), "that is no news");
         assert!(!peers.hear(start, NodeId(2)) && peers.is_lost(NodeId(2)), "though it speaks");
-        assert!(!peers.note_disk(NodeId(2), false));
-        assert!(peers.hear(start, NodeId(2)) && !peers.is_lost(NodeId(2)));
+        assert_eq!(peers.hear_beat(start, NodeId(2), false), Some(Heard::Found));
+        assert!(!peers.is_lost(NodeId(2)));
+        assert_eq!(peers.hear_beat(start, NodeId(9), false), None, "a stranger");
     }
 
     #[test]

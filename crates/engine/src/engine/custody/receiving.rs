@@ -9,6 +9,7 @@ use outlast_protocols::{replicas, two_phase};
 use outlast_workflow::Program;
 
 use super::super::{Due, Engine, Step, Work};
+use super::peers::Heard;
 use super::turn::Turn;
 use super::{Begin, Envelope, Word};
 use crate::{Action, Definition};
@@ -40,6 +41,9 @@ impl Engine {
         from: NodeId,
         message: &[u8],
     ) -> Due {
+        if let Some(still) = Envelope::heartbeat(message) {
+            return self.take_heartbeat(step, from, still);
+        }
         let envelope = Envelope::decode(message);
         // Whoever gossips is a member: the channel has shown that, unless it was removed since.
         if let Some(Envelope::Gossip(_)) = &envelope {
@@ -50,18 +54,30 @@ impl Engine {
             return Due::PerhapsEarlier;
         };
         self.counters.messages += 1;
-        if let Envelope::Heartbeat(_, still) = &envelope {
-            self.judge_disk(from, still.unwrap_or(0));
-        }
         if self.peers.hear(step.now, from) {
             self.tell_holders_of(from, &replicas::Input::PeerFound(from));
         }
-        if let Envelope::Heartbeat(..) = envelope {
-            // There are more of them than of all else, and none makes anything due earlier.
-            return Due::AsBefore;
-        }
         self.open(step, from, envelope);
         Due::PerhapsEarlier
+    }
+
+    /// A peer is alive, and its disk has taken nothing for so many milliseconds. There are more of these
+    /// than of all else, and none makes anything due earlier.
+    fn take_heartbeat(&mut self, step: &Step, from: NodeId, still: u64) -> Due {
+        let stuck = self.options.times.stuck_after <= Duration::from_millis(still);
+        match self.peers.hear_beat(step.now, from, stuck) {
+            None => {
+                self.counters.strange_messages += 1;
+                return Due::PerhapsEarlier;
+            }
+            Some(Heard::AsBefore) => {}
+            Some(Heard::Lost) => self.lose_peer(from),
+            Some(Heard::Found) => {
+                self.tell_holders_of(from, &replicas::Input::PeerFound(from));
+            }
+        }
+        self.counters.messages += 1;
+        Due::AsBefore
     }
 
     fn open(&mut self, step: &mut Step, from: NodeId, envelope: Envelope) {
@@ -185,14 +201,6 @@ impl Engine {
         self.counters.peers_lost += 1;
         self.given.retain(|(to, _)| *to != peer);
         self.tell_holders_of(peer, &replicas::Input::PeerLost(peer));
-    }
-
-    /// A peer said for how many milliseconds its disk has taken nothing.
-    fn judge_disk(&mut self, peer: NodeId, still: u64) {
-        let stuck = self.options.times.stuck_after <= Duration::from_millis(still);
-        if self.peers.note_disk(peer, stuck) {
-            self.lose_peer(peer);
-        }
     }
 
     fn give_to_peer(&mut self, step: &mut Step, to: NodeId, digest: Digest) {

@@ -14,6 +14,12 @@ use crate::{Definition, Origin, Parent, Survival};
 /// The version of the wire format that this release writes.
 const WIRE_VERSION: u8 = 1;
 
+/// What a variant with fields begins with: an array of two, which are its number and its fields.
+const PAIR: u8 = 0x82;
+
+/// The number of `Envelope::Heartbeat`.
+const HEARTBEAT: u8 = 0;
+
 /// What one engine says to another.
 #[derive(Clone, Debug, Encode, Decode)]
 pub(in crate::engine) enum Envelope {
@@ -67,6 +73,13 @@ pub(in crate::engine) enum Envelope {
     /// As `Paxos`, but for those only who hold the line that it is about.
     #[n(15)]
     PaxosOfHolders(#[n(0)] ExecutionId, #[n(1)] u32, #[n(2)] paxos::Message),
+}
+
+/// The fields of `Envelope::Heartbeat`.
+#[derive(Decode)]
+struct Heartbeat {
+    #[n(1)]
+    still: Option<u64>,
 }
 
 /// An event on its way to another node.
@@ -162,6 +175,14 @@ impl Envelope {
         }
     }
 
+    /// Reads a heartbeat: for how long the sender's disk has taken nothing, in milliseconds; nothing if it
+    /// is anything else. An envelope is large, and moving it about costs more than this.
+    pub(in crate::engine) fn heartbeat(bytes: &[u8]) -> Option<u64> {
+        let [WIRE_VERSION, PAIR, HEARTBEAT, rest @ ..] = bytes else { return None };
+        let fields: Heartbeat = minicbor::decode(rest).ok()?;
+        Some(fields.still.unwrap_or(0))
+    }
+
     /// Reads an envelope; nothing if it is of another version or damaged.
     pub(in crate::engine) fn decode(bytes: &[u8]) -> Option<Self> {
         match bytes.split_first() {
@@ -254,3 +275,21 @@ pub(in crate::engine) fn choice_of(value: &paxos::Value) -> Option<replicas::Cho
 
 /// The state of an execution, encoded.
 pub(in crate::engine) type StateBytes = ByteVec;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_is_told_from_everything_else() {
+        for (still, read) in [(None, 0), (Some(7), 7), (Some(u64::MAX), u64::MAX)] {
+            let bytes = Envelope::Heartbeat(Epoch(300), still).encode();
+            assert_eq!(Envelope::heartbeat(&bytes), Some(read));
+            for length in 0..bytes.len() {
+                assert_eq!(Envelope::heartbeat(&bytes[..length]), None);
+            }
+        }
+        let other = Envelope::HasBegun(ExecutionId::from_bytes([0; 16])).encode();
+        assert_eq!(Envelope::heartbeat(&other), None);
+    }
+}
