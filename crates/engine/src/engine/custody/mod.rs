@@ -285,7 +285,7 @@ impl Default for Times {
             stuck_after: Duration::from_secs(2),
             election_wait: Duration::from_millis(200),
             patience: Duration::from_millis(400),
-            linger: Duration::from_millis(10),
+            linger: Duration::from_millis(25),
         }
     }
 }
