@@ -79,6 +79,32 @@ async fn executions_that_run_together_share_their_syncs() {
     assert_eq!(node.shutdown().await, Stopped::Asked);
 }
 
+const SPINS: &str = "
+document: { dsl: '1.0.3', namespace: tests, name: spins, version: '1.0.0' }
+do:
+  - zero: { set: { n: 0 } }
+  - count: { set: '${ { n: (.n + 1) } }' }
+  - again: { switch: [ { more: { when: .n < 1000000000, then: count } } ] }
+";
+
+/// Steps of such a loop take a thousand turns each: what arrives is looked at after a few of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_without_effects_keeps_nobody_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let (node, workflow) = node(&directory, SPINS).await;
+    start(&node, &workflow).await;
+    let mut between = Vec::new();
+    let mut before = node.counts().await.unwrap().engine.steps;
+    for _ in 0..20 {
+        let steps = node.counts().await.unwrap().engine.steps;
+        between.push(steps - before);
+        before = steps;
+    }
+    between.sort_unstable();
+    assert!(between[10] < 100, "steps between two answers: {between:?}");
+    node.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_stops_waiting_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();

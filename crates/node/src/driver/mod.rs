@@ -50,6 +50,9 @@ use network::Arrived;
 const STEPS_PER_ROUND: usize = 1024;
 /// After how many bytes of records a round ends, so that they are on their way to the disk.
 const BYTES_PER_ROUND: usize = 1024 * 1024;
+/// After how long a round ends, so that requests and answers are not kept waiting by loops without
+/// effects, whose steps are the longest.
+const ROUND_MAX: Duration = Duration::from_millis(10);
 /// How often records that a full disk did not take are offered again.
 const FULL_PAUSE: Duration = Duration::from_millis(250);
 
@@ -278,6 +281,7 @@ impl Driver {
 
     /// Steps through answers and waiting work in turn, within bounds.
     fn work(&mut self) {
+        let began = self.clock.now();
         for _ in 0..STEPS_PER_ROUND {
             let answered = self.answers.pop_front().map(|answer| self.step(answer)).is_some();
             let has_work = self.engine.has_work() && !self.stopping;
@@ -285,6 +289,9 @@ impl Driver {
                 self.step(Input::Turn);
             }
             if !(answered || has_work) || BYTES_PER_ROUND < self.record_bytes {
+                return;
+            }
+            if ROUND_MAX <= self.clock.now().since(began) {
                 return;
             }
         }
