@@ -17,7 +17,7 @@ fn one_call() -> Cluster {
     let program = program_of("one", &[("a", Provider::Keyed)]);
     let mut cluster = Cluster::new(3, &program);
     cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 3));
-    cluster.run(Duration::from_millis(20));
+    cluster.run_past_linger();
     cluster
 }
 
@@ -63,7 +63,7 @@ fn an_agreement_that_arrives_twice_makes_no_majority() {
     let program = program_of("one", &[("a", Provider::Keyed)]);
     let mut cluster = Cluster::new(5, &program);
     cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 5));
-    cluster.run(Duration::from_millis(20));
+    cluster.run_past_linger();
     (1..=3).for_each(|node| cluster.kill(node));
     cluster.doubled = vec![kind::PAXOS, kind::PAXOS_OF_HOLDERS];
     let call = cluster.call_of(5);

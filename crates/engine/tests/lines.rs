@@ -81,7 +81,7 @@ fn lost_line(provider: Provider) -> (Cluster, (ExecutionId, Ticket, Request)) {
     assert_eq!(cluster.answer(3, a), "a");
     cluster.pass();
     // The others hear of it, although the steps before it were a moment ago.
-    cluster.run(Duration::from_millis(20));
+    cluster.run_past_linger();
     let b = cluster.call_of(3);
     assert_eq!(service_of(&b.2), "b");
     cluster.cut(3, &[1, 2]);
@@ -129,7 +129,7 @@ fn an_answer_finds_its_line_though_another_one_was_lost_since() {
     cluster.cut(1, &[2, 3]);
     let a = cluster.call_of(3);
     cluster.answer(3, a);
-    cluster.run(Duration::from_millis(20));
+    cluster.run_past_linger();
     cluster.cut(2, &[3]);
     cluster.run(3 * SECOND);
     // Node 3 calls `b`, node 2 has gone on from there and is further, and node 1 has done it all.
@@ -169,7 +169,7 @@ fn three_lines() -> (Cluster, [(ExecutionId, Ticket, Request); 2]) {
     let a = cluster.call_of(3);
     cluster.answer(3, a);
     // Longer than quick states linger: node 2 hears of it.
-    cluster.run(Duration::from_millis(20));
+    cluster.run_past_linger();
     cluster.cut(2, &[3]);
     cluster.run(3 * SECOND);
     for name in ["a", "b", "c"] {
@@ -219,7 +219,7 @@ fn what_a_decided_run_did_by_the_same_key_is_not_undone_though_its_author_is_gon
     let program = program_of("ab", &[("a", Provider::Keyed), ("b", Provider::Keyed)]);
     let mut cluster = Cluster::new(3, &program);
     cluster.start(&program, id(1), survival());
-    cluster.run(Duration::from_millis(20));
+    cluster.run_past_linger();
     let a = cluster.call_of(3);
     cluster.cut(3, &[1, 2]);
     cluster.answer(3, a);

@@ -43,8 +43,8 @@ fn in_doubt(calls: &[(&str, Provider)]) -> Cluster {
     let program = program_of("flow", calls);
     let mut cluster = Cluster::new(3, &program);
     cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 3));
-    // Longer than the linger: the others hear of every state at once.
-    cluster.run(Duration::from_millis(30));
+    // The others hear of every state at once from then on.
+    cluster.run_past_linger();
     let (execution, ticket, _) = cluster.call_of(3);
     let fault = Fault::new(FaultKind::Communication, "no answer", "the network failed");
     let answer = Answer::Unknown(fault);

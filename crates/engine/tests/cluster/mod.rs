@@ -198,7 +198,13 @@ impl Cluster {
         }
     }
 
-    /// The same, and every call is answered at once. Gives who called what, in order.
+    /// Lets the others hear of steps that were a moment ago.
+    pub(crate) fn run_past_linger(&mut self) {
+        let linger = self.nodes[0].options.times.linger;
+        self.run(2 * linger);
+    }
+
+    /// Lets time go on, and every call is answered at once. Gives who called what, in order.
     pub(crate) fn run_answering(&mut self, duration: Duration) -> Vec<(u64, String)> {
         let mut names = Vec::new();
         let until = self.nodes[0].now.after(duration);
