@@ -1,10 +1,10 @@
-//! What a workflow of ten calls costs an engine alone, and each of several that hold it together:
+//! What a workflow of ten calls costs an engine alone, and each of three that hold it together:
 //! records, bytes and messages, without clock, disk and network.
+//!
+//! `cargo run --release -p outlast-engine --example expense`
 //!
 //! For instructions, run it under `valgrind --tool=callgrind --toggle-collect=expense::step_of_primary`
 //! (or `step_of_backup`, `step_alone`): what is counted is the same on every machine.
-//!
-//! `cargo run --release -p outlast-engine --example expense -- NODES WORKFLOWS CONCURRENCY`
 
 #[path = "../tests/driver/mod.rs"]
 mod driver;
@@ -21,6 +21,10 @@ use outlast_engine::{
 use outlast_expressions::Value;
 use outlast_lineage::{ExecutionId, NodeId, Time};
 use outlast_workflow::{Answer, Program};
+
+/// How many workflows are run, and how many at once.
+const WORKFLOWS: u64 = 300;
+const CONCURRENCY: u64 = 64;
 
 /// How long everything that is open takes together: as long as steps take under load.
 const ROUND: Duration = Duration::from_micros(3500);
@@ -221,30 +225,32 @@ fn id_of(number: u64) -> ExecutionId {
     ExecutionId::from_bytes(bytes)
 }
 
-fn main() {
-    let given: Vec<u64> =
-        std::env::args().skip(1).map(|number| number.parse().expect("a number")).collect();
-    let [nodes, workflows, concurrency] = given[..] else {
-        panic!("how many nodes, how many workflows, and how many at once?")
-    };
+/// Runs all workflows, and says what each node had to do for one.
+fn run(nodes: u64) {
     let mut cluster = Cluster::new(nodes);
     let mut begun = 0;
-    while cluster.done < workflows {
-        while begun < workflows && begun - cluster.done < concurrency {
+    while cluster.done < WORKFLOWS {
+        while begun < WORKFLOWS && begun - cluster.done < CONCURRENCY {
             begun += 1;
             cluster.start(begun);
         }
         cluster.round();
     }
     #[allow(clippy::cast_precision_loss, reason = "they are means of small numbers")]
-    let each = |number: usize| number as f64 / workflows as f64;
+    let each = |number: usize| number as f64 / WORKFLOWS as f64;
     #[allow(clippy::print_stdout, reason = "that is what it is for")]
-    for node in &cluster.nodes {
-        let (records, bytes, messages) =
-            (each(node.records), each(node.bytes), each(node.messages));
+    for Node { id, records, bytes, messages, .. } in &cluster.nodes {
         println!(
-            "node {}: {records:.1} records, {bytes:.0} bytes, {messages:.1} messages a workflow",
-            node.id.0
+            "node {} of {nodes}: {:.1} records, {:.0} bytes, {:.1} messages",
+            id.0,
+            each(*records),
+            each(*bytes),
+            each(*messages)
         );
     }
+}
+
+fn main() {
+    run(1);
+    run(3);
 }
