@@ -15,6 +15,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::ClusterError;
 use super::authority::{Authority, PrivateKey};
@@ -119,7 +120,11 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), ClusterError> {
     replace(path, bytes).map_err(ClusterError::io("write", path))
 }
 
+/// One at a time: a node that was told to stop may still be writing when its next life does.
+static WRITING: Mutex<()> = Mutex::new(());
+
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let unfinished = path.with_extension("tmp");
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -130,4 +135,23 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(&unfinished, path)?;
     sync_directory(path.parent().expect("a file is in a folder"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_who_write_one_file_at_the_same_time_leave_what_one_of_them_wrote() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file.json");
+        std::thread::scope(|scope| {
+            for text in ["one", "other"] {
+                let path = &path;
+                scope.spawn(move || (0..50).for_each(|_| write(path, text.as_bytes()).unwrap()));
+            }
+        });
+        let left = read(&path).unwrap().unwrap();
+        assert!(["one", "other"].contains(&left.as_str()), "{left}");
+    }
 }
