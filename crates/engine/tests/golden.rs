@@ -1,8 +1,9 @@
 //! The format of records, held by a journal that was written once and must stay readable.
 //!
 //! If this test fails because records are written differently now, the format has changed: either
-//! undo that, or raise the record version, keep reading this file, and add a new one
-//! (`UPDATE_GOLDEN=1 cargo test -p outlast-engine --test golden` writes it).
+//! undo that, or keep reading this file as one of the older ones, add a new one
+//! (`UPDATE_GOLDEN=1 cargo test -p outlast-engine --test golden` writes it), and raise the record
+//! version if what a release wrote could be taken for something else.
 
 mod driver;
 
@@ -16,7 +17,11 @@ use outlast_lineage::Digest;
 use outlast_workflow::program::Class;
 use outlast_workflow::{Answer, Fault, FaultKind, Program};
 
-const GOLDEN: &str = include_str!("golden/v1.journal");
+/// As records are written now: what a task was given is there once.
+const GOLDEN: &str = include_str!("golden/v1-given-once.journal");
+
+/// As they were first: what a task was given is there before and after `input.from`, and as the data.
+const OLDER: &str = include_str!("golden/v1.journal");
 
 fn programs() -> [Arc<Program>; 2] {
     let fixed = |program: Arc<Program>, digest: &str| {
@@ -72,17 +77,17 @@ fn hexadecimal(journal: &[Vec<u8>]) -> String {
     lines
 }
 
-fn golden() -> Vec<Vec<u8>> {
+fn read(journal: &str) -> Vec<Vec<u8>> {
     let byte =
         |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
-    GOLDEN.lines().map(|line| line.as_bytes().chunks(2).map(byte).collect()).collect()
+    journal.lines().map(|line| line.as_bytes().chunks(2).map(byte).collect()).collect()
 }
 
 #[test]
 fn records_are_written_as_they_always_were() {
     let written = hexadecimal(&run());
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/v1.journal");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/v1-given-once.journal");
         std::fs::write(path, &written).unwrap();
         return;
     }
@@ -94,7 +99,7 @@ fn records_are_written_as_they_always_were() {
 
 #[test]
 fn the_golden_journal_holds_every_kind_of_record() {
-    let kinds: std::collections::BTreeSet<_> = golden()
+    let kinds: std::collections::BTreeSet<_> = read(GOLDEN)
         .iter()
         .map(|bytes| match Record::decode(bytes).unwrap().kind {
             RecordKind::Opened { .. } => "opened",
@@ -112,13 +117,23 @@ fn the_golden_journal_holds_every_kind_of_record() {
 
 #[test]
 fn the_golden_journal_can_be_recovered_from() {
+    recover_from(GOLDEN);
+}
+
+#[test]
+fn a_journal_of_the_older_form_can_be_recovered_from() {
+    assert!(GOLDEN.len() < OLDER.len(), "less is written down twice");
+    recover_from(OLDER);
+}
+
+fn recover_from(journal: &str) {
     let library = programs();
     let mut compile = |definition: &Definition| {
         let found = library.iter().find(|program| program.digest == definition.digest);
         found.cloned().ok_or_else(|| "unknown".to_owned())
     };
     let (engine, _) =
-        Engine::recover(options(), START, [], golden(), &mut compile).expect("it is readable");
+        Engine::recover(options(), START, [], read(journal), &mut compile).expect("it is readable");
     engine.assert_invariants();
     let mut driver = Driver::new();
     driver.engine = engine;

@@ -2,9 +2,10 @@
 //! must read them.
 //!
 //! If this fails because records are written differently now, the format has changed: either undo
-//! that, or raise the record version, keep reading this file, and add a new one
-//! (`UPDATE_GOLDEN=1 cargo test -p outlast-simulator --test golden` writes it). What a node decides
-//! may change from release to release, so the run itself is not compared, only how it is written.
+//! that, or keep reading this file as one of the older ones, add a new one
+//! (`UPDATE_GOLDEN=1 cargo test -p outlast-simulator --test golden` writes it), and raise the record
+//! version if what a release wrote could be taken for something else. What a node decides may change
+//! from release to release, so the run itself is not compared, only how it is written.
 
 mod flows;
 
@@ -22,7 +23,11 @@ use outlast_simulator::{World, WorldOptions, checkers};
 use outlast_workflow::Program;
 use outlast_workflow::program::OnFault;
 
-const GOLDEN: &str = include_str!("golden/replicas-v1.journal");
+/// As records are written now: what a task was given is there once.
+const GOLDEN: &str = include_str!("golden/replicas-v1-given-once.journal");
+
+/// As they were first: what a task was given is there before and after `input.from`, and as the data.
+const OLDER: &str = include_str!("golden/replicas-v1.journal");
 
 /// Activities one after the other at services without keys: what two parts do is done twice.
 fn program() -> Arc<Program> {
@@ -61,10 +66,10 @@ fn recorded() -> Vec<Vec<u8>> {
     journals.find(lost).expect("a line was lost")
 }
 
-fn golden() -> Vec<Vec<u8>> {
+fn read(journal: &str) -> Vec<Vec<u8>> {
     let byte =
         |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
-    GOLDEN.lines().map(|line| line.as_bytes().chunks(2).map(byte).collect()).collect()
+    journal.lines().map(|line| line.as_bytes().chunks(2).map(byte).collect()).collect()
 }
 
 fn update() {
@@ -73,7 +78,7 @@ fn update() {
         record.iter().for_each(|byte| write!(lines, "{byte:02x}").unwrap());
         lines.push('\n');
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/replicas-v1.journal");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/replicas-v1-given-once.journal");
     std::fs::write(path, lines).unwrap();
 }
 
@@ -82,21 +87,30 @@ fn what_was_written_once_is_read_and_written_the_same() {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         return update();
     }
-    for (index, bytes) in golden().iter().enumerate() {
+    for (index, bytes) in read(GOLDEN).iter().enumerate() {
         let record = Record::decode(bytes).expect("it is readable");
         assert_eq!(record.encode(), *bytes, "record {} is written differently", index + 1);
     }
-    let kinds: BTreeSet<_> = golden().iter().map(|bytes| kind_of(bytes)).collect();
+    let kinds: BTreeSet<_> = read(GOLDEN).iter().map(|bytes| kind_of(bytes)).collect();
     assert_eq!(kinds.len(), 3, "{kinds:?}");
 }
 
 #[test]
 fn a_run_that_was_recorded_once_is_known_again() {
+    know_again(GOLDEN);
+}
+
+#[test]
+fn a_run_that_was_recorded_in_the_older_form_is_known_again() {
+    know_again(OLDER);
+}
+
+fn know_again(journal: &str) {
     let mut compile = |definition: &Definition| {
         let program = program();
         (program.digest == definition.digest).then_some(program).ok_or_else(|| "no".to_owned())
     };
-    let records = golden();
+    let records = read(journal);
     let RecordKind::Opened { node, .. } = Record::decode(&records[0]).unwrap().kind else {
         panic!("a journal begins with a life of its node")
     };

@@ -360,3 +360,14 @@ fn a_loop_without_effects_yields_to_its_neighbours() {
     assert_eq!(world.yields, 1);
     completed(world.run());
 }
+
+#[test]
+fn what_a_task_is_given_is_written_down_once() {
+    let mut world = world(Sequence(vec![Wait(5), Set("{mark: \"xyzzy\"}"), Wait(5), Plain("a")]));
+    world.told = Some(Vec::new());
+    assert!(world.step());
+    let told = minicbor::to_vec(world.told.as_deref().unwrap()).unwrap();
+    // It is the data, and what the second wait was given before and after `input.from`.
+    assert_eq!(told.windows(5).filter(|bytes| bytes == b"xyzzy").count(), 1);
+    assert_eq!(value::to_text(&completed(world.run())), r#"{"a":1}"#);
+}

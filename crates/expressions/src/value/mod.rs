@@ -12,6 +12,8 @@ pub mod codec;
 mod parse;
 mod text;
 
+use std::sync::Arc;
+
 use jaq_std::ValT as _;
 
 pub use canonical::canonical_bytes;
@@ -24,6 +26,9 @@ pub type Value = jaq_json::Val;
 /// How deep arrays and objects may be nested. Values are walked by recursion when they are written,
 /// compared and dropped, so this bounds the stack that any of these needs.
 pub const DEPTH_MAX: usize = 256;
+
+/// How many members an object has at most in which one is found by looking at all of them.
+const FEW: usize = 12;
 
 /// The empty value.
 pub const fn null() -> Value {
@@ -63,6 +68,11 @@ pub fn object<'a>(members: impl IntoIterator<Item = (&'a str, Value)>) -> Value 
 /// The member of an object, if the value is an object that has it.
 pub fn get<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     match value {
+        // To look among few is quicker than to make the text that is looked up.
+        Value::Obj(members) if members.len() <= FEW => {
+            let has_name = |key: &Value| matches!(key, Value::TStr(text) if **text == *name);
+            members.iter().find(|(key, _)| has_name(key)).map(|(_, value)| value)
+        }
         Value::Obj(members) => members.get(&string(name)),
         _ => None,
     }
@@ -133,6 +143,21 @@ pub const fn truthy(value: &Value) -> bool {
 /// Whether two values are equal; `1` and `1.0` are, and the order of members does not count.
 pub fn equal(left: &Value, right: &Value) -> bool {
     left == right
+}
+
+/// Whether two values are known to be the same, digit by digit and in the same order, without a look
+/// into what they hold: one is a clone of the other, or both are simple.
+pub fn same(left: &Value, right: &Value) -> bool {
+    use jaq_json::Num::Int;
+    match (left, right) {
+        (Value::Null, Value::Null) => true,
+        (Value::Bool(left), Value::Bool(right)) => left == right,
+        (Value::Num(Int(left)), Value::Num(Int(right))) => left == right,
+        (Value::TStr(left), Value::TStr(right)) => left == right,
+        (Value::Arr(left), Value::Arr(right)) => Arc::ptr_eq(left, right),
+        (Value::Obj(left), Value::Obj(right)) => Arc::ptr_eq(left, right),
+        _ => false,
+    }
 }
 
 /// What kind of value it is, in jq's words.

@@ -169,3 +169,32 @@ fn weighing_stops_early() {
     let large = array((0..100_000).map(integer));
     assert!(weight(&array([large.clone(), large]), 10) < 200_000);
 }
+
+#[test]
+fn a_member_is_found_among_few_and_among_many() {
+    let of = |count: usize| {
+        let names: Vec<_> = (0..count).map(|number| format!("m{number}")).collect();
+        object(names.iter().map(|name| (name.as_str(), string(name))))
+    };
+    for count in [1, FEW, FEW + 1] {
+        let value = of(count);
+        let last = format!("m{}", count - 1);
+        assert_eq!(get(&value, &last).and_then(as_str), Some(last.as_str()));
+        assert_eq!(get(&value, "m"), None);
+    }
+}
+
+#[test]
+fn only_what_is_the_same_to_the_last_digit_is_known_to_be() {
+    let values = || ["null", "true", "7", "\"t\"", "[1]", "{\"a\":1}"].map(|it| parse(it).unwrap());
+    for value in values() {
+        assert!(same(&value, &value.clone()), "{value}");
+    }
+    // What is equal to jq may be written in another way.
+    let unlike = [("1", "1.0"), ("0.5", "0.50"), ("1e2", "100"), ("[]", "{}"), ("null", "false")];
+    for (left, right) in unlike {
+        assert!(!same(&parse(left).unwrap(), &parse(right).unwrap()), "{left} and {right}");
+    }
+    // Nobody looks into what two hold that were made apart.
+    assert!(!same(&values()[5], &values()[5]));
+}

@@ -279,12 +279,15 @@ impl Branch {
             return None;
         }
         let kept = if touch.born { 0 } else { touch.frames.unwrap_or(self.frames.len()) };
+        let data = (touch.born || touch.data).then_some(&self.data);
+        let given = data.zip(self.frames[kept..].last());
+        let given = given.is_some_and(|(data, top)| data.is_same(&top.raw));
         Some(BranchPatch {
             id: self.birth.id,
             born: touch.born.then(|| self.birth.clone()),
             kept: kept as u32,
             frames: self.frames[kept..].to_vec(),
-            data: (touch.born || touch.data).then(|| self.data.clone()),
+            data: data.filter(|_| !given).cloned(),
             context: (touch.born || touch.context).then(|| self.context.clone()),
             author: touch
                 .extended
@@ -293,6 +296,7 @@ impl Branch {
             lineage: touch.born.then(|| self.lineage.clone()),
             small: self.small.clone(),
             then: Vec::new(),
+            given,
         })
     }
 
@@ -309,6 +313,10 @@ impl Branch {
         self.frames.extend(patch.frames);
         if let Some(data) = patch.data {
             self.data = data;
+        } else if patch.given
+            && let Some(top) = self.frames.last()
+        {
+            self.data = top.raw.clone();
         }
         if let Some(context) = patch.context {
             self.context = context;
@@ -352,4 +360,9 @@ pub(crate) struct BranchPatch {
     #[n(9)]
     #[cbor(default, skip_if = "Vec::is_empty")]
     pub(super) then: Vec<(NodeId, Epoch, NonZeroU64)>,
+    /// Whether the data changed to what the innermost task was given. A task that has just begun was
+    /// given the data, so that is most often so, and written down once.
+    #[n(10)]
+    #[cbor(default, skip_if = "is_not")]
+    pub(super) given: bool,
 }

@@ -118,9 +118,14 @@ impl Patch for BranchPatch {
             *self = later;
             return;
         }
-        let Self { kept, frames, data, context, author, lineage, small, then, .. } = later;
+        let Self { kept, frames, data, context, author, lineage, small, then, given, .. } = later;
+        if data.is_some() || given {
+            (self.data, self.given) = (data, given);
+        } else if std::mem::take(&mut self.given) {
+            // The task that was given it may be gone, or another be inside it now.
+            self.data = self.frames.last().map(|top| top.raw.clone());
+        }
         go_on((&mut self.kept, &mut self.frames), (kept, frames));
-        self.data = data.or(self.data.take());
         self.context = context.or(self.context.take());
         self.small = small;
         if lineage.is_some() {

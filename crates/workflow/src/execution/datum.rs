@@ -32,10 +32,30 @@ pub(crate) enum Datum {
     Large(#[n(0)] Digest),
 }
 
+impl Default for Datum {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
 impl Datum {
     /// The null value.
     pub(crate) fn null() -> Self {
         Self::Small(Value::default())
+    }
+
+    /// Whether it is the null value.
+    pub(crate) const fn is_null(&self) -> bool {
+        matches!(self, Self::Small(Value::Null))
+    }
+
+    /// Whether another is known to be the same without a look into what they hold.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Small(one), Self::Small(other)) => value::same(one, other),
+            (Self::Large(one), Self::Large(other)) => one == other,
+            _ => false,
+        }
     }
 }
 

@@ -45,9 +45,10 @@ pub(crate) struct Frame {
     /// What came in, before `input.from`.
     #[n(3)]
     pub(crate) raw: Datum,
-    /// What came in, after `input.from`.
+    /// What came in, after `input.from`, where that makes something else of it. Most tasks have none,
+    /// and what they were given is written down once. Journals of before have it in every frame.
     #[n(4)]
-    pub(crate) input: Datum,
+    pub(crate) transformed: Option<Datum>,
     /// When it has taken too long.
     #[n(5)]
     pub(crate) deadline: Option<Alarm>,
@@ -77,6 +78,11 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// What came in, after `input.from`.
+    pub(crate) fn input(&self) -> &Datum {
+        self.transformed.as_ref().unwrap_or(&self.raw)
+    }
+
     /// Whether it has done its work, and a worker evaluates what follows from the result.
     pub(crate) const fn is_completing(&self) -> bool {
         let follows =

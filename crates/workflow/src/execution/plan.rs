@@ -44,6 +44,7 @@ pub(crate) enum PlanEntry {
         captured: Datum,
         /// What undoing costs.
         #[n(4)]
+        #[cbor(default, skip_if = "Datum::is_null")]
         cost: Datum,
     },
     /// Branches that ran side by side: nothing in one depends on another.

@@ -355,7 +355,7 @@ impl Names {
 
     fn frame(&mut self, frame: &Frame) {
         self.datum(&frame.raw);
-        self.datum(&frame.input);
+        frame.transformed.iter().for_each(|input| self.datum(input));
         if let Some(evaluating) = &frame.evaluating {
             self.datum(&evaluating.input);
             evaluating.bindings.iter().for_each(|(_, datum)| self.datum(datum));

@@ -63,7 +63,7 @@ impl Machine<'_> {
         if names_itself(given) {
             return Value::default();
         }
-        match self.authentication(branch, given, &self.value(&frame.input)) {
+        match self.authentication(branch, given, &self.value(frame.input())) {
             Ok(resolved) => describe(&resolved),
             Err(_) => Value::default(),
         }

@@ -242,7 +242,7 @@ impl Machine<'_> {
                 let compensation = self.compensation(task);
                 let Undo::Run(body) = compensation.undo else { return self.undone(branch) };
                 branch.set_data(captured.clone());
-                branch.top_mut().expect("an undo has a frame").input = captured;
+                branch.top_mut().expect("an undo has a frame").transformed = Some(captured);
                 if let Some(timeout) = &compensation.timeout {
                     match self.duration(branch, timeout) {
                         Ok(after) => {

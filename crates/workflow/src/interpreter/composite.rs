@@ -133,7 +133,7 @@ impl Machine<'_> {
         let used = alternatives_used(frame);
         let arguments = match &frame.activity {
             Activity::Function { arguments, .. } => arguments.clone(),
-            _ => frame.input.clone(),
+            _ => frame.input().clone(),
         };
         let task = self.program.task(frame.task).traits.alternatives[used];
         let mut entries = self.unwind_inside(branch, depth);

@@ -210,7 +210,7 @@ impl Machine<'_> {
 
     fn frame_input(&self, branch: &Branch, sight: &Sight<'_>) -> Value {
         match sight.depth.checked_sub(1) {
-            Some(top) => self.value(&branch.frames()[top].input),
+            Some(top) => self.value(branch.frames()[top].input()),
             None => Value::default(),
         }
     }

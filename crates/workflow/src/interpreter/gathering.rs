@@ -118,7 +118,7 @@ impl Machine<'_> {
             let mut variables = inherited.clone();
             variables.push((each.clone(), self.intern(item)));
             variables.push((at.clone(), Datum::Small(value::integer(i64::from(next)))));
-            let data = branch.top().expect("a task is being run").input.clone();
+            let data = branch.top().expect("a task is being run").input().clone();
             let mut child = self.new_branch(branch, next, data, variables);
             if let Some(condition) = condition {
                 let sight = Sight::from_top(&child, self.value(child.data()));

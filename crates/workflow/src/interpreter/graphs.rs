@@ -137,7 +137,7 @@ impl Machine<'_> {
         join: JoinId,
         step: &Step,
     ) -> Result<Option<Value>, Fault> {
-        let region = self.value(&branch.top().expect("a graph has a frame").input);
+        let region = self.value(branch.top().expect("a graph has a frame").input());
         if step.inputs.is_empty() {
             return Ok(Some(region));
         }
@@ -205,7 +205,7 @@ impl Machine<'_> {
             unreachable!("only graphs scatter")
         };
         let scatter = graph.steps[step as usize].scatter.as_ref();
-        (scatter.expect("this step is scattered"), self.value(&frame.input))
+        (scatter.expect("this step is scattered"), self.value(frame.input()))
     }
 
     /// Starts items until the window is full or there are no more.
@@ -217,7 +217,7 @@ impl Machine<'_> {
         };
         let definition = &graph.steps[step as usize];
         let scatter = definition.scatter.as_ref().expect("this step is scattered");
-        let input = self.value(&branch.top().expect("a scatter has a frame").input);
+        let input = self.value(branch.top().expect("a scatter has a frame").input());
         let variables = self.visible_at_top(branch);
         loop {
             let counts = &self.execution.joins[&join].counts;

@@ -38,8 +38,8 @@ impl<'a> Machine<'a> {
             task,
             path,
             started: self.now,
-            input: raw.clone(),
             raw,
+            transformed: None,
             deadline: None,
             plan: None,
             evaluating: None,
@@ -105,7 +105,7 @@ impl<'a> Machine<'a> {
             let sight = Sight::from_top(branch, self.value(branch.data()));
             let input = evaluated!(self, branch, self.evaluate(branch, template, &sight));
             let input = self.intern(input);
-            branch.top_mut().expect("a task is being run").input = input.clone();
+            branch.top_mut().expect("a task is being run").transformed = Some(input.clone());
             branch.set_data(input);
         }
         if is_root {
@@ -242,7 +242,7 @@ impl<'a> Machine<'a> {
             Some(template) => evaluated!(self, branch, self.evaluate(branch, template, &sight)),
             None => {
                 let frame = branch.top().expect("a task is being run");
-                value::object([("input", self.value(&frame.input)), ("output", output)])
+                value::object([("input", self.value(frame.input())), ("output", output)])
             }
         };
         let entry = match self.undo_entry(branch, compensation, captured) {
@@ -264,7 +264,7 @@ impl<'a> Machine<'a> {
         let captured = match &compensation.capture {
             Some(template) => self.evaluate_template_here(branch, template, &sight)?,
             None => {
-                let input = self.value(&branch.top().expect("a task is being run").input);
+                let input = self.value(branch.top().expect("a task is being run").input());
                 value::object([("input", input), ("output", Value::default())])
             }
         };

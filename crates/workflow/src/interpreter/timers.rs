@@ -76,7 +76,7 @@ impl<'a> Machine<'a> {
             }
             _ => (self.timeout_of(frame.task), None),
         };
-        let input = self.value(&frame.input);
+        let input = self.value(frame.input());
         let sight = Sight { input, output: None, depth: depth + 1, error: None };
         let anew = |template: Option<&Template>| {
             let after = self.duration_seen(branch, template?, &sight).ok()?;

@@ -92,7 +92,7 @@ impl Machine<'_> {
         except_when: Option<&Expression>,
     ) -> Result<bool, Fault> {
         let sight = Sight {
-            input: self.value(&branch.frames()[depth].input),
+            input: self.value(branch.frames()[depth].input()),
             output: None,
             depth: depth + 1,
             error: Some((&catch.variable, fault)),
@@ -130,7 +130,7 @@ impl Machine<'_> {
     }
 
     fn handle_now(&mut self, branch: &mut Branch, catch: &Catch, fault: Fault) -> Turn {
-        let input = branch.top().expect("a task is being run").input.clone();
+        let input = branch.top().expect("a task is being run").input().clone();
         branch.set_data(input);
         match catch.body {
             Some(body) => {
@@ -265,7 +265,7 @@ impl Machine<'_> {
         trying.retries += 1;
         let context = trying.context.clone();
         branch.set_context(context);
-        let input = branch.top().expect("a task is being run").input.clone();
+        let input = branch.top().expect("a task is being run").input().clone();
         branch.set_data(input);
         self.begin_attempt(branch, *body, catch)
     }
