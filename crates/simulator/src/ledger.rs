@@ -58,13 +58,14 @@ pub struct Ledger {
     operations: Vec<String>,
     numbers: BTreeMap<String, u32>,
     receipts: BTreeMap<String, usize>,
-    /// Acts that are not undone, by execution and what they are about; the latest is last.
-    standing: BTreeMap<(ExecutionId, String), Vec<usize>>,
+    /// Acts that are not undone, by what they are about and execution; the latest is last. Here and
+    /// below what tells most apart comes first: a world has few executions.
+    standing: BTreeMap<(String, ExecutionId), Vec<usize>>,
     by_execution: BTreeMap<ExecutionId, Vec<usize>>,
-    /// Acts whose answers are on the disks of those who asked, by execution and key.
-    settled: BTreeMap<(ExecutionId, OperationKey), usize>,
+    /// Acts whose answers are on the disks of those who asked, by key and execution.
+    settled: BTreeMap<(OperationKey, ExecutionId), usize>,
     /// How often a key was acted on.
-    counts: BTreeMap<(ExecutionId, OperationKey), u32>,
+    counts: BTreeMap<(OperationKey, ExecutionId), u32>,
     /// How many undos there were of which nobody can tell what they undid.
     pub unpaired: u64,
 }
@@ -120,7 +121,7 @@ impl Ledger {
     /// Whether the key of an act was acted on before.
     pub(crate) fn repeats(&self, place: usize) -> bool {
         let act = &self.acts[place];
-        self.counts.get(&(act.execution, act.key)).is_some_and(|count| 1 < *count)
+        self.counts.get(&(act.key, act.execution)).is_some_and(|count| 1 < *count)
     }
 
     /// A key was acted on, or answered again, for a call that was made on a line.
@@ -147,12 +148,12 @@ impl Ledger {
     /// The answer of an act is on the disk of the one who asked.
     pub(crate) fn settle(&mut self, place: usize) {
         self.acts[place].is_settled = true;
-        self.settled.insert((self.acts[place].execution, self.acts[place].key), place);
+        self.settled.insert((self.acts[place].key, self.acts[place].execution), place);
     }
 
     /// The act with a key whose answer is on the disk of the one who asked for it.
     pub(crate) fn known_of(&self, execution: ExecutionId, key: OperationKey) -> Option<&Act> {
-        self.settled.get(&(execution, key)).map(|place| &self.acts[*place])
+        self.settled.get(&(key, execution)).map(|place| &self.acts[*place])
     }
 
     /// A node lost its disk: perhaps nobody knows what it did.
@@ -175,7 +176,7 @@ impl Ledger {
     ) -> (usize, Option<String>) {
         let place = self.acts.len();
         let (undo, execution) = (act.undo, act.execution);
-        *self.counts.entry((execution, act.key)).or_default() += 1;
+        *self.counts.entry((act.key, execution)).or_default() += 1;
         self.acts.push(act);
         self.by_execution.entry(execution).or_default().push(place);
         if undo {
@@ -183,7 +184,7 @@ impl Ledger {
             return (place, finding);
         }
         self.receipts.insert(receipt, place);
-        self.standing.entry((execution, subject.to_owned())).or_default().push(place);
+        self.standing.entry((subject.to_owned(), execution)).or_default().push(place);
         (place, None)
     }
 
@@ -197,7 +198,7 @@ impl Ledger {
         let execution = self.acts[undo].execution;
         let by_receipt = carried.and_then(|receipt| self.receipts.get(receipt).copied());
         let by_subject = || {
-            let standing = self.standing.get(&(execution, subject.to_owned()))?;
+            let standing = self.standing.get(&(subject.to_owned(), execution))?;
             standing.iter().rev().find(|place| self.acts[**place].undone_by.is_none()).copied()
         };
         let by_key = |key| {

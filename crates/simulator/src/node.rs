@@ -173,7 +173,8 @@ impl Node {
         if self.invariants_every != 0 && self.steps.is_multiple_of(self.invariants_every) {
             engine.assert_invariants();
         }
-        let up = self.take(outputs.drain(..));
+        // Most of what a node hears is that others are there, and nothing comes of it.
+        let up = outputs.is_empty() || self.take(outputs.drain(..));
         self.outputs = outputs;
         up
     }
@@ -241,6 +242,11 @@ impl Node {
         } else {
             leave.append(&mut self.ready);
         }
+    }
+
+    /// Whether something may leave now.
+    pub const fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// How many planned crashes have not come yet.

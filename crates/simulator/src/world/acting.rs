@@ -24,18 +24,20 @@ const DISK: Duration = Duration::from_millis(1);
 impl World {
     /// Does what may leave; says whether the node is still up.
     pub(super) fn carry_out(&mut self, place: usize) -> bool {
+        if !self.machines[place].node.has_ready() {
+            return true;
+        }
         let mut actions = std::mem::take(&mut self.released);
         self.machines[place].node.release(&mut actions);
-        let left = !actions.is_empty();
         for action in actions.drain(..) {
             self.act(place, action);
         }
         self.released = actions;
-        if left && !self.machines[place].node.outlives_its_outputs() {
+        if !self.machines[place].node.outlives_its_outputs() {
             return false;
         }
         let per_mille = self.options.crash_per_mille;
-        if left && per_mille > 0 && self.random.happens(per_mille) {
+        if per_mille > 0 && self.random.happens(per_mille) {
             self.fall(place);
             return false;
         }
@@ -45,6 +47,7 @@ impl World {
     fn act(&mut self, place: usize, action: Action) {
         match action {
             Action::Call { execution, of, ticket, request } => {
+                self.calls += 1;
                 let machine = &mut self.machines[place];
                 machine.calls += 1;
                 let (life, node) = (machine.node.life, machine.id());
@@ -171,19 +174,20 @@ impl World {
             let what = words::of_message(&message);
             self.say(Some(from), format_args!("to node {}{fate}: {what}", to.0));
         }
-        if arrivals[0].is_none() && self.network.is_cut(from, there) {
-            self.saw(Situation::MessageCut);
-        }
+        let [Some(at), again] = arrivals else {
+            if self.network.is_cut(from, there) {
+                self.saw(Situation::MessageCut);
+            }
+            return;
+        };
         let id = self.machines[from].id();
         let life = self.machines[there].node.life;
-        let mut parcel = Some(Parcel { from: (from, id), to: (there, to), life, message });
-        if let (Some(at), Some(first)) = (arrivals[1], &parcel) {
-            let copy = Parcel { message: first.message.clone(), ..*first };
+        let parcel = Parcel { from: (from, id), to: (there, to), life, message };
+        if let Some(at) = again {
+            let copy = Parcel { message: parcel.message.clone(), ..parcel };
             self.agenda.note(at, Occurrence::Arrived(copy));
         }
-        if let (Some(at), Some(parcel)) = (arrivals[0], parcel.take()) {
-            self.agenda.note(at, Occurrence::Arrived(parcel));
-        }
+        self.agenda.note(at, Occurrence::Arrived(parcel));
     }
 
     fn reply(&mut self, place: usize, caller: Caller, reply: Reply) {
@@ -280,6 +284,7 @@ impl World {
     pub(super) fn went_down(&mut self, place: usize, back: Option<Duration>) {
         self.say(Some(place), format_args!("dies"));
         if self.machines[place].calls > 0 {
+            self.calls -= self.machines[place].calls;
             self.saw(Situation::CrashWithCall);
         }
         for act in self.machines[place].went_down() {

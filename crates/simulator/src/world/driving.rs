@@ -79,7 +79,14 @@ impl World {
 
     /// Gives a node an input, or has it wait until the node takes it.
     pub(super) fn tell(&mut self, place: usize, input: Input) {
-        self.give(place, Told::Input(input));
+        let machine = &mut self.machines[place];
+        if machine.node.is_up() && !machine.is_busy(self.now) {
+            // Nearly all that occurs comes by here: what is taken at once is not wrapped up to wait.
+            machine.busy_until = self.now.after(machine.step_cost);
+            self.step_node(place, input);
+        } else {
+            self.give(place, Told::Input(input));
+        }
     }
 
     pub(super) fn give(&mut self, place: usize, told: Told) {
@@ -178,7 +185,9 @@ impl World {
 
     /// What follows every step of a node.
     pub(super) fn go_on(&mut self, place: usize, up: bool) {
-        self.run_events.extend(self.machines[place].node.last.take());
+        if self.options.records_run {
+            self.run_events.extend(self.machines[place].node.last.take());
+        }
         let up = up && self.carry_out(place);
         let struck = up && !self.aimed.is_empty() && self.is_struck(place);
         if struck {

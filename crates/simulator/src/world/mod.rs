@@ -79,6 +79,8 @@ pub struct World {
     detached: BTreeSet<ExecutionId>,
     /// How often people asked something.
     people: u64,
+    /// How many calls are under way, at all machines together.
+    calls: usize,
     /// The names of what can be undone, as far as it was done.
     undoable: BTreeSet<String>,
     /// The keys of calls that can be undone.
@@ -132,6 +134,7 @@ impl World {
             told: BTreeMap::new(),
             detached: BTreeSet::new(),
             people: 0,
+            calls: 0,
             undoable: BTreeSet::new(),
             undoable_keys: BTreeSet::new(),
             pivots: BTreeSet::new(),
@@ -307,8 +310,8 @@ impl World {
     }
 
     /// Whether someone is executing an activity, or undoing one, just now.
-    pub fn is_executing(&self) -> bool {
-        self.machines.iter().any(|machine| machine.calls > 0)
+    pub const fn is_executing(&self) -> bool {
+        0 < self.calls
     }
 
     /// Whether all faults are over, every node is up, and none holds an execution with others that

@@ -87,7 +87,10 @@ impl World {
             return;
         }
         let machine = &mut self.machines[place];
-        machine.calls = machine.calls.saturating_sub(1);
+        if 0 < machine.calls {
+            machine.calls -= 1;
+            self.calls -= 1;
+        }
         self.say_of(place, execution, format_args!("is answered {}", words::of_answer(&answer)));
         self.give(place, Told::Answered(Input::Answered { execution, ticket, answer }, act));
     }
