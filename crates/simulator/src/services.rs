@@ -89,13 +89,7 @@ impl Services {
             Some(text) => Key::Own(text.clone()),
             None => Key::Derived(request.key),
         };
-        let mut known = self.keys.remove(&key).unwrap_or_else(|| Known {
-            target: request.target.clone(),
-            operation: self.ledger.intern(&operation_of(&request.target)),
-            name: self.ledger.intern(&name_of(&request.target)),
-            answer: None,
-            acts: 0,
-        });
+        let mut known = self.keys.remove(&key).unwrap_or_else(|| self.new_key(&request.target));
         let finding = (known.target != request.target).then(|| {
             let first = self.ledger.operation(known.operation);
             let (key, then) = (request.key_text(), operation_of(&request.target));
@@ -115,6 +109,14 @@ impl Services {
         }
         self.keys.insert(key, known);
         Visited { finding: finding.or(visited.finding), ..visited }
+    }
+
+    /// What is known of a key that comes for the first time.
+    fn new_key(&mut self, target: &Target) -> Known {
+        let operation = self.ledger.intern(&operation_of(target));
+        let is_given_nothing = matches!(target, Target::Http { body: Value::Null, .. });
+        let name = if is_given_nothing { operation } else { self.ledger.intern(&name_of(target)) };
+        Known { target: target.clone(), operation, name, answer: None, acts: 0 }
     }
 
     fn act(
@@ -238,8 +240,10 @@ fn word_of(target: &Target) -> &str {
     }
 }
 
+/// What comes after the third slash.
 fn path_of(uri: &str) -> &str {
-    uri.splitn(4, '/').nth(3).unwrap_or_default()
+    let mut slashes = uri.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
+    slashes.nth(2).map_or("", |(place, _)| &uri[place + 1..])
 }
 
 /// What an operation and its undo have in common.
