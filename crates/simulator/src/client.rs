@@ -418,6 +418,24 @@ impl Client {
         again
     }
 
+    /// Asks again for events to be published that it was told are, as far as they are lost. Says what to
+    /// ask for.
+    pub(crate) fn publishes_again(
+        &mut self,
+        mut is_lost: impl FnMut(&Value) -> bool,
+    ) -> Vec<usize> {
+        let mut again = Vec::new();
+        for (index, wish) in self.wishes.iter_mut().enumerate() {
+            let Goal::Publish(event) = wish.goal else { continue };
+            if wish.done && is_lost(&self.plan.events[event]) {
+                wish.done = false;
+                self.unfulfilled += 1;
+                again.push(index);
+            }
+        }
+        again
+    }
+
     /// Whether the client was not told that an execution which several nodes hold is started.
     fn is_unheard_of(&self, start: usize) -> bool {
         self.home(start).is_none() && !self.acknowledged.contains(&self.plan.starts[start].id)

@@ -41,6 +41,10 @@ situations! {
     DiskLost => "disk lost",
     /// A node that lost its disk was fenced out.
     Fenced => "lost node fenced out",
+    /// An event was lost with the only disk that had it, and published again.
+    EventLost => "event lost with its only disk",
+    /// The founder of a cluster lost its disk before anybody had joined, and founded it anew.
+    FoundedAnew => "cluster founded anew",
     /// A sync failed and the node stopped.
     SyncFailed => "sync failed",
     /// A disk was full.

@@ -163,9 +163,9 @@ fn an_event_that_two_lines_tell_differently_is_noticed() {
         let text = value::string;
         value::object([("source", text("s")), ("id", text("i")), ("data", value::integer(data))])
     };
-    world.hears(&event(1));
-    world.hears(&event(1));
+    world.hears(NodeId(1), &event(1));
+    world.hears(NodeId(2), &event(1));
     assert_eq!(world.finding(), None, "it is heard on every node");
-    world.hears(&event(2));
+    world.hears(NodeId(3), &event(2));
     assert_eq!(world.finding(), Some("the event \"s\" \"i\" says 1 and 2"));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use outlast_engine::{Action, Caller, Input, Phase, Reply, Report};
-use outlast_expressions::{Filter, Value, value};
+use outlast_expressions::{Filter, Value};
 use outlast_lineage::NodeId;
 use outlast_workflow::{EvaluationRequest, Request};
 
@@ -113,34 +113,22 @@ impl World {
             }
             Action::Persist { .. } => unreachable!("records are written, not released"),
             Action::Report(Report::Member { node, state }) => self.believes(place, node, state),
-            Action::Report(report) => self.take_report(&report),
+            Action::Report(report) => self.take_report(place, &report),
         }
     }
 
-    fn take_report(&mut self, report: &Report) {
+    fn take_report(&mut self, place: usize, report: &Report) {
         if let Some(situation) = Situation::of_report(report) {
             self.saw(situation);
         }
         if let Report::Published { event, .. } = report {
-            self.hears(event);
+            self.hears(self.machines[place].id(), event);
         }
         if let Report::Happened { execution, .. } = report {
             self.learn_start(*execution);
         }
         if self.options.learns {
             self.learn(report);
-        }
-    }
-
-    /// Some node has taken an event in. Lines that compete emit the same event with what each of them
-    /// knows: only one of them may be heard.
-    pub fn hears(&mut self, event: &Value) {
-        let attribute = |name| value::get(event, name).map(value::to_text).unwrap_or_default();
-        let (name, data) = (attribute("source") + " " + &attribute("id"), attribute("data"));
-        let told = self.told.entry(name.clone()).or_insert_with(|| data.clone());
-        if *told != data {
-            let finding = format!("the event {name} says {told} and {data}");
-            self.found(finding);
         }
     }
 

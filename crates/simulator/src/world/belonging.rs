@@ -4,7 +4,8 @@
 //! does by its token: it asks a member that is up and can be reached before it comes up itself, and
 //! asks again later if there is none. That one tells it of all it knows itself; the rest is gossip.
 //! What a node has heard of others, and who was removed, it keeps on its disk. A node whose disk is
-//! lost is removed by a person, at any node that is up.
+//! lost is removed by a person, at any node that is up. If the founder loses its disk before anybody
+//! has joined, the machine founds the cluster anew when it comes back.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +17,6 @@ use super::{Situation, World};
 
 /// The callers of people who look after the cluster; the client counts from below.
 const PEOPLE: u64 = u64::MAX / 2;
-
-/// The node that founds the cluster: the first to come up, and invited by nobody.
-const FOUNDER: NodeId = NodeId(1);
 
 impl World {
     /// A node that came up learns who else is there.
@@ -46,7 +44,7 @@ impl World {
     /// A node that is about to come up is a member, or becomes one by asking a member; says whether it
     /// is one.
     pub(super) fn is_admitted(&mut self, place: usize) -> bool {
-        let is_founder = self.machines[place].id() == FOUNDER;
+        let is_founder = self.machines[place].id() == self.founder;
         if !self.options.gossip || is_founder || !self.machines[place].met.is_empty() {
             return true;
         }
@@ -56,6 +54,18 @@ impl World {
         self.machines[host].met.insert(joiner);
         self.machines[place].met.extend(met.into_iter().chain([id]));
         true
+    }
+
+    /// The disk of a node is lost. If that was the only member, there is no cluster any more that
+    /// anyone could join, and nothing was lost with it that anyone counts on: its operator founds it
+    /// anew, as at the first time.
+    pub(super) fn found_anew(&mut self, old: NodeId, new: NodeId) {
+        let nobody_joined = self.machines.iter().all(|machine| machine.met.is_empty());
+        if self.options.gossip && old == self.founder && nobody_joined {
+            self.say(None, format_args!("node {} will found the cluster anew", new.0));
+            self.saw(Situation::FoundedAnew);
+            self.founder = new;
+        }
     }
 
     /// A member that a node can ask whether it may join.
@@ -152,5 +162,25 @@ impl World {
     /// A node says how the cluster looks from there.
     pub(super) fn takes_standing(&mut self, place: usize, standing: Box<ClusterStanding>) {
         self.standings[place] = Some(standing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Plan, WorldOptions};
+
+    #[test]
+    fn a_cluster_is_founded_anew_only_if_nobody_has_joined() {
+        let options = WorldOptions { nodes: 2, gossip: true, ..WorldOptions::default() };
+        let mut alone = World::new(options.clone(), Plan::default());
+        alone.found_anew(NodeId(2), NodeId(3));
+        assert_eq!(alone.founder, NodeId(1), "another lost its disk");
+        alone.found_anew(NodeId(1), NodeId(3));
+        assert_eq!(alone.founder, NodeId(3));
+        let mut joined = World::new(options, Plan::default());
+        joined.meets(1, NodeId(1));
+        joined.found_anew(NodeId(1), NodeId(3));
+        assert_eq!(joined.founder, NodeId(1), "the other can let it in");
     }
 }

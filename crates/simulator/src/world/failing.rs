@@ -246,6 +246,8 @@ impl World {
         self.saw(Situation::DiskLost);
         self.disks_lost += 1;
         self.services.ledger.orphan(old);
+        self.events_are_lost(old);
+        self.found_anew(old, new);
         self.machines[place].node.become_new(new);
         self.machines[place].forget_others();
         for wish in self.client.disk_was_lost(place) {

@@ -10,6 +10,7 @@ mod occurrence;
 mod options;
 mod people;
 mod serving;
+mod telling;
 mod watching;
 mod words;
 
@@ -27,6 +28,7 @@ use crate::network::Network;
 use crate::{Client, Fault, Latency, Plan, Random, Services, Situation, Situations};
 use occurrence::Occurrence;
 pub use options::WorldOptions;
+use telling::Heard;
 use watching::Watching;
 pub use watching::{RunEvent, Watcher};
 
@@ -55,6 +57,8 @@ pub struct World {
     /// The ids of all nodes that are not given up.
     members: BTreeSet<NodeId>,
     last_id: u64,
+    /// The node that founds the cluster: the first to come up, and invited by nobody.
+    founder: NodeId,
     faults: Vec<Fault>,
     /// How many faults are not over.
     faults_open: usize,
@@ -73,8 +77,8 @@ pub struct World {
     pub disks_lost: usize,
     /// How the cluster looked to each node when they were last asked.
     pub(crate) standings: Vec<Option<Box<ClusterStanding>>>,
-    /// What each event says, by its source and id.
-    told: BTreeMap<String, String>,
+    /// What each event says, and who has it, by its source and id.
+    told: BTreeMap<String, Heard>,
     /// Executions that others started without waiting for their end.
     detached: BTreeSet<ExecutionId>,
     /// How often people asked something.
@@ -118,6 +122,7 @@ impl World {
             situations: Situations::default(),
             members: machines.iter().map(Machine::id).collect(),
             last_id: options.nodes as u64,
+            founder: NodeId(1),
             faults: options.faults.clone(),
             faults_open: options.faults.len(),
             faults_lifted: false,

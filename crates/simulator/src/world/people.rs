@@ -1,5 +1,6 @@
 //! People: once the faults are over, someone looks at what waits for a person, finds out what the
-//! services did, and says so.
+//! services did, and says so; and an event that was lost with the only disk that had it is published
+//! again.
 
 use outlast_engine::{Ask, Caller, Input, ParkedFilter, ParkedItem, Which};
 use outlast_workflow::Resolution;
@@ -16,8 +17,9 @@ impl World {
         engines.any(|engine| engine.waits_for_people().next().is_some())
     }
 
-    /// Someone asks every node what waits for a person.
+    /// Someone asks every node what waits for a person, and whoever published what is gone says it again.
     pub(super) fn people_look(&mut self) {
+        self.publish_again();
         for place in 0..self.machines.len() {
             let engine = self.machines[place].node.engine();
             if engine.is_some_and(|engine| engine.waits_for_people().next().is_some()) {
