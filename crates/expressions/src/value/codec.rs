@@ -35,6 +35,11 @@ pub fn decode<C>(decoder: &mut Decoder<'_>, _context: &mut C) -> Result<Value, D
     read(decoder, 0)
 }
 
+/// Reads over a value. What passes can be decoded; nothing is made of it.
+pub fn skip(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
+    pass(decoder, 0)
+}
+
 fn write<W: Write>(
     value: &Value,
     encoder: &mut Encoder<W>,
@@ -79,9 +84,7 @@ fn write_number<W: Write>(
 }
 
 fn read(decoder: &mut Decoder<'_>, depth: usize) -> Result<Value, DecodeError> {
-    if depth > DEPTH_MAX {
-        return Err(DecodeError::message("the value is nested too deeply").at(decoder.position()));
-    }
+    check_depth(decoder, depth)?;
     Ok(match decoder.datatype()? {
         Type::Null => decoder.null().map(|()| Value::Null)?,
         Type::Bool => Value::Bool(decoder.bool()?),
@@ -93,6 +96,55 @@ fn read(decoder: &mut Decoder<'_>, depth: usize) -> Result<Value, DecodeError> {
         Type::Map => read_map(decoder, depth)?,
         _ => Value::Num(Num::from_integral(decoder.i64()?)),
     })
+}
+
+/// The twin of `read` that makes nothing.
+fn pass(decoder: &mut Decoder<'_>, depth: usize) -> Result<(), DecodeError> {
+    check_depth(decoder, depth)?;
+    match decoder.datatype()? {
+        Type::Null => decoder.null(),
+        Type::Bool => decoder.bool().map(drop),
+        Type::F64 => decoder.f64().map(drop),
+        Type::String => decoder.str().map(drop),
+        Type::Bytes => decoder.bytes().map(drop),
+        Type::Tag => read_tagged(decoder).map(drop),
+        Type::Array => {
+            let length = decoder.array()?;
+            (0..known(length, decoder)?).try_for_each(|_| pass(decoder, depth + 1))
+        }
+        Type::Map => {
+            let length = decoder.map()?;
+            (0..known(length, decoder)?).try_for_each(|_| {
+                pass_name(decoder, depth + 1)?;
+                pass(decoder, depth + 1)
+            })
+        }
+        _ => decoder.i64().map(drop),
+    }
+}
+
+fn pass_name(decoder: &mut Decoder<'_>, depth: usize) -> Result<(), DecodeError> {
+    if decoder.datatype()? == Type::String {
+        check_depth(decoder, depth)?;
+        return decoder.str().map(drop);
+    }
+    read_name(decoder, depth).map(drop)
+}
+
+fn check_depth(decoder: &Decoder<'_>, depth: usize) -> Result<(), DecodeError> {
+    if depth > DEPTH_MAX {
+        return Err(DecodeError::message("the value is nested too deeply").at(decoder.position()));
+    }
+    Ok(())
+}
+
+fn read_name(decoder: &mut Decoder<'_>, depth: usize) -> Result<Value, DecodeError> {
+    let position = decoder.position();
+    let name = read(decoder, depth)?;
+    if !matches!(name, Value::TStr(_)) {
+        return Err(DecodeError::message("the name of a member is not a text").at(position));
+    }
+    Ok(name)
 }
 
 fn read_tagged(decoder: &mut Decoder<'_>) -> Result<Value, DecodeError> {
@@ -143,11 +195,7 @@ fn read_map(decoder: &mut Decoder<'_>, depth: usize) -> Result<Value, DecodeErro
     // A member takes at least two bytes.
     members.reserve(room(decoder, length, 2));
     for _ in 0..length {
-        let position = decoder.position();
-        let name = read(decoder, depth + 1)?;
-        if !matches!(name, Value::TStr(_)) {
-            return Err(DecodeError::message("the name of a member is not a text").at(position));
-        }
+        let name = read_name(decoder, depth + 1)?;
         members.insert(name, read(decoder, depth + 1)?);
     }
     Ok(Value::obj(members))

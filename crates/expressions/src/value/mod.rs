@@ -9,6 +9,7 @@
 
 mod canonical;
 pub mod codec;
+mod deferred;
 mod parse;
 mod text;
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use jaq_std::ValT as _;
 
 pub use canonical::canonical_bytes;
+pub use deferred::Deferred;
 pub use parse::{ParseError, TEXT_BYTES_MAX, parse};
 pub use text::{pretty, to_text};
 

@@ -61,8 +61,36 @@ proptest! {
 
     #[test]
     fn reading_damaged_records_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        drop(decoded(&bytes));
+        // What can be read over can be read, and nothing else can.
+        let read = decoded(&bytes);
+        let passed = codec::skip(&mut minicbor::Decoder::new(&bytes));
+        prop_assert_eq!(read.is_ok(), passed.is_ok());
         drop(parse(&bytes));
+    }
+
+    #[test]
+    fn what_is_read_when_it_is_looked_at_is_the_same(value in any_value()) {
+        let bytes = encoded(&value);
+        let deferred: Deferred = minicbor::decode(&bytes).unwrap();
+        prop_assert_eq!(&minicbor::to_vec(&deferred).unwrap(), &bytes);
+        prop_assert_eq!(format!("{:?}", deferred.value()), format!("{value:?}"));
+        prop_assert_eq!(&minicbor::to_vec(Deferred::from(value)).unwrap(), &bytes);
+        prop_assert!(deferred.is_same(&deferred.clone()) || matches!(deferred.value(), Value::Num(_) | Value::BStr(_)));
+    }
+
+    #[test]
+    fn bytes_that_are_off_by_a_bit_are_read_over_as_they_are_read(
+        value in any_value(),
+        place in any::<prop::sample::Index>(),
+        bit in 0..8,
+    ) {
+        let mut bytes = encoded(&value);
+        let place = place.index(bytes.len());
+        bytes[place] ^= 1_u8 << bit;
+        let (mut one, mut other) = (minicbor::Decoder::new(&bytes), minicbor::Decoder::new(&bytes));
+        let (read, passed) = (codec::decode(&mut one, &mut ()), codec::skip(&mut other));
+        prop_assert_eq!(read.is_ok(), passed.is_ok());
+        prop_assert!(read.is_err() || one.position() == other.position());
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use minicbor::{Decode, Encode};
-use outlast_expressions::{Value, value};
+use outlast_expressions::Value;
+use outlast_expressions::value::{self, Deferred};
 use outlast_lineage::Digest;
 
 /// Values heavier than this are held once per execution, and named by their digest elsewhere.
@@ -26,7 +27,7 @@ pub const SHARED_DATA_BYTES_MAX: usize = 14 * 1024 * 1024;
 pub(crate) enum Datum {
     /// In place.
     #[n(0)]
-    Small(#[cbor(n(0), with = "value::codec")] Value),
+    Small(#[n(0)] Deferred),
     /// In the execution's store of large values.
     #[n(1)]
     Large(#[n(0)] Digest),
@@ -41,18 +42,26 @@ impl Default for Datum {
 impl Datum {
     /// The null value.
     pub(crate) fn null() -> Self {
-        Self::Small(Value::default())
+        Self::small(Value::Null)
+    }
+
+    /// A value that is known to be small.
+    pub(crate) fn small(value: Value) -> Self {
+        Self::Small(value.into())
     }
 
     /// Whether it is the null value.
     pub(crate) const fn is_null(&self) -> bool {
-        matches!(self, Self::Small(Value::Null))
+        match self {
+            Self::Small(value) => value.is_null(),
+            Self::Large(_) => false,
+        }
     }
 
     /// Whether another is known to be the same without a look into what they hold.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Small(one), Self::Small(other)) => value::same(one, other),
+            (Self::Small(one), Self::Small(other)) => one.is_same(other),
             (Self::Large(one), Self::Large(other)) => one == other,
             _ => false,
         }
@@ -104,7 +113,7 @@ impl LargeValues {
 
     fn intern_above(&mut self, limit: usize, value: Value) -> Datum {
         if value::weight(&value, limit) <= limit {
-            return Datum::Small(value);
+            return Datum::small(value);
         }
         let digest = Digest::of(value::to_text(&value).as_bytes());
         if self.values.insert(digest, Large(value)).is_none() && !self.touch.removed.remove(&digest)
@@ -117,7 +126,7 @@ impl LargeValues {
     /// The value of a datum.
     pub(crate) fn value(&self, datum: &Datum) -> Value {
         match datum {
-            Datum::Small(value) => value.clone(),
+            Datum::Small(value) => value.value().clone(),
             Datum::Large(digest) => {
                 self.values.get(digest).expect("a datum names a value in the store").0.clone()
             }

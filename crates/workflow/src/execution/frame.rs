@@ -379,7 +379,7 @@ impl Calling {
         let payload = request.target.payload_mut();
         let payload = match large.intern(std::mem::take(payload)) {
             Datum::Small(small) => {
-                *payload = small;
+                *payload = small.into();
                 None
             }
             large => Some(large),

@@ -423,7 +423,7 @@ impl Machine<'_> {
             match expected {
                 Some(expected) if !value::equal(&expected, &found) => return Ok(false),
                 Some(_) => {}
-                None => fixed.push((name.clone(), Datum::Small(found))),
+                None => fixed.push((name.clone(), Datum::small(found))),
             }
         }
         state.correlations.extend(fixed);

@@ -117,7 +117,7 @@ impl Machine<'_> {
             let item = element(&items, next as usize).unwrap_or_default();
             let mut variables = inherited.clone();
             variables.push((each.clone(), self.intern(item)));
-            variables.push((at.clone(), Datum::Small(value::integer(i64::from(next)))));
+            variables.push((at.clone(), Datum::small(value::integer(i64::from(next)))));
             let data = branch.top().expect("a task is being run").input().clone();
             let mut child = self.new_branch(branch, next, data, variables);
             if let Some(condition) = condition {
