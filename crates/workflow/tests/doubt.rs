@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kit::build::{Node, bare_program, call, program_with};
 use kit::world::World;
 use outlast_expressions::value;
-use outlast_workflow::program::{Class, Compensation, Kind, OnFault, Template, Undo};
+use outlast_workflow::program::{Class, Compensation, Kind, OnFault, Task, Template, Undo};
 use outlast_workflow::{
     Answer, Command, Event, Fault, FaultKind, Outcome, Program, Resolution, TaskId,
 };
@@ -83,20 +83,23 @@ fn a_pivot_that_took_too_long_is_not_asked_again_by_the_next_attempt() {
     assert!(world.done().is_empty(), "the person did not ask for it again");
 }
 
-/// A call by a function, with another function as its alternative and an undo.
-fn choice(tolerant: bool) -> Arc<Program> {
-    let mut program = bare_program("built", Plain("choice"), OnFault::Leave);
-    let add = |program: &mut Program, task| {
-        program.tasks.push(task);
-        TaskId(program.tasks.len() as u32 - 1)
-    };
-    let (one, two) = (add(&mut program, call("one")), add(&mut program, call("two")));
-    let undo = add(&mut program, call("one-bar"));
-    let task =
-        program.tasks.iter_mut().find(|task| task.name == "choice").expect("it is the root's");
-    task.kind = Kind::Function { body: one, arguments: None };
+/// Adds a call that nothing runs yet.
+fn add_call(program: &mut Program, name: &'static str) -> TaskId {
+    program.tasks.push(call(name));
+    TaskId(program.tasks.len() as u32 - 1)
+}
+
+/// Makes a task one that runs a function, which makes a call, and is undone by another.
+fn make_function<'a>(
+    program: &'a mut Program,
+    name: &str,
+    (body, undo): (&'static str, &'static str),
+    tolerant: bool,
+) -> &'a mut Task {
+    let (body, undo) = (add_call(program, body), add_call(program, undo));
+    let task = program.tasks.iter_mut().find(|task| task.name == name).expect("it was built");
+    task.kind = Kind::Function { body, arguments: None };
     task.traits.class = Some(Class::Compensatable);
-    task.traits.alternatives = vec![two];
     task.traits.compensation = Some(Compensation {
         undo: Undo::Run(undo),
         capture: None,
@@ -105,6 +108,15 @@ fn choice(tolerant: bool) -> Arc<Program> {
         timeout: None,
         tolerant,
     });
+    task
+}
+
+/// A call by a function, with another function as its alternative and an undo.
+fn choice(tolerant: bool) -> Arc<Program> {
+    let mut program = bare_program("built", Plain("choice"), OnFault::Leave);
+    let two = add_call(&mut program, "two");
+    let task = make_function(&mut program, "choice", ("one", "one-bar"), tolerant);
+    task.traits.alternatives = vec![two];
     Arc::new(program)
 }
 
@@ -157,24 +169,9 @@ fn a_parked_undo_that_is_stopped_is_still_owed() {
 fn slow_function(tolerant: bool) -> World {
     let root = Sequence(vec![Plain("outer")]);
     let mut program = bare_program("built", root, OnFault::Compensate);
-    let add = |program: &mut Program, name| {
-        program.tasks.push(call(name));
-        TaskId(program.tasks.len() as u32 - 1)
-    };
     let undo = if tolerant { "a-cancel" } else { "a-bar" };
-    let (body, undo) = (add(&mut program, "a"), add(&mut program, undo));
-    let task = program.tasks.iter_mut().find(|task| task.name == "outer").expect("it was built");
-    task.kind = Kind::Function { body, arguments: None };
+    let task = make_function(&mut program, "outer", ("a", undo), tolerant);
     task.timeout = Some(Template::Literal(value::string("PT1S")));
-    task.traits.class = Some(Class::Compensatable);
-    task.traits.compensation = Some(Compensation {
-        undo: Undo::Run(undo),
-        capture: None,
-        cost: None,
-        retry: None,
-        timeout: None,
-        tolerant,
-    });
     let mut world = World::start(&Arc::new(program), value::object([]), 1);
     let (_, request) = world.call_of("a").expect("it is called at once");
     world.serve(&request);
