@@ -177,30 +177,33 @@ pub const fn kind(value: &Value) -> &'static str {
 /// The size of the value as text, roughly, counted only until it is over `limit`.
 pub fn weight(value: &Value, limit: usize) -> usize {
     let mut weight = 0;
-    let mut pending = vec![value];
-    while let Some(value) = pending.pop() {
-        weight += match value {
-            Value::Null | Value::Bool(_) => 5,
-            Value::Num(jaq_json::Num::BigInt(number)) => {
-                // A decimal digit holds a little over three bits.
-                usize::try_from(number.bits() / 3).unwrap_or(usize::MAX).saturating_add(2)
-            }
-            Value::Num(jaq_json::Num::Dec(digits)) => digits.len() + 1,
-            Value::Num(_) => 12,
-            Value::BStr(bytes) | Value::TStr(bytes) => bytes.len() + 3,
-            Value::Arr(elements) => elements.len() + 2,
-            Value::Obj(members) => 2 * members.len() + 2,
-        };
-        if weight > limit {
-            return weight;
-        }
-        match value {
-            Value::Arr(elements) => pending.extend(elements.iter()),
-            Value::Obj(members) => pending.extend(members.iter().flat_map(|(k, v)| [k, v])),
-            _ => {}
-        }
-    }
+    add_weight(value, limit, &mut weight);
     weight
+}
+
+/// Adds up; says whether more is to be added.
+fn add_weight(value: &Value, limit: usize, weight: &mut usize) -> bool {
+    *weight += match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Num(jaq_json::Num::BigInt(number)) => {
+            // A decimal digit holds a little over three bits.
+            usize::try_from(number.bits() / 3).unwrap_or(usize::MAX).saturating_add(2)
+        }
+        Value::Num(jaq_json::Num::Dec(digits)) => digits.len() + 1,
+        Value::Num(_) => 12,
+        Value::BStr(bytes) | Value::TStr(bytes) => bytes.len() + 3,
+        Value::Arr(elements) => elements.len() + 2,
+        Value::Obj(members) => 2 * members.len() + 2,
+    };
+    if *weight > limit {
+        return false;
+    }
+    let mut add = |value| add_weight(value, limit, weight);
+    match value {
+        Value::Arr(elements) => elements.iter().all(add),
+        Value::Obj(members) => members.iter().all(|(name, value)| add(name) && add(value)),
+        _ => true,
+    }
 }
 
 /// Whether the value keeps the invariant of this module, and if not, what is wrong with it.

@@ -6,6 +6,7 @@ use minicbor::{Decode, Encode};
 use outlast_lineage::{BranchId, EffectId, Epoch, ExecutionId, Lineage, NodeId, Time};
 
 use super::datum::Datum;
+use super::few;
 use super::frame::{Activity, Frame, Path};
 use super::plan::PlanId;
 use crate::Ticket;
@@ -16,7 +17,7 @@ use crate::interpreter::effect_of;
 pub(crate) struct Branch {
     #[n(0)]
     pub(crate) birth: Birth,
-    #[n(1)]
+    #[cbor(n(1), decode_with = "few::decode")]
     frames: Vec<Frame>,
     #[n(2)]
     data: Datum,
@@ -342,7 +343,7 @@ pub(crate) struct BranchPatch {
     /// Frames below this are as they were.
     #[n(2)]
     pub(super) kept: u32,
-    #[n(3)]
+    #[cbor(n(3), decode_with = "few::decode")]
     pub(super) frames: Vec<Frame>,
     #[n(4)]
     pub(super) data: Option<Datum>,

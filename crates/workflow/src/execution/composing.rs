@@ -183,3 +183,64 @@ impl Patch for JoinPatch {
         self.items = later.items.or(self.items.take());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use outlast_expressions::value;
+    use outlast_lineage::Time;
+
+    use super::*;
+    use crate::TaskId;
+    use crate::execution::{Activity, Datum, Frame, Path};
+
+    fn frame(raw: i64) -> Frame {
+        Frame {
+            task: TaskId(0),
+            path: Path::START,
+            started: Time::default(),
+            raw: Datum::small(value::integer(raw)),
+            transformed: None,
+            deadline: None,
+            plan: None,
+            evaluating: None,
+            effect: None,
+            activity: Activity::Begin,
+            chosen: None,
+            tries: 0,
+            doubt: false,
+            around: None,
+        }
+    }
+
+    fn patch(kept: u32, frames: Vec<Frame>, given: bool) -> BranchPatch {
+        BranchPatch {
+            id: BranchId::TRUNK,
+            born: None,
+            kept,
+            frames,
+            data: None,
+            context: None,
+            author: None,
+            lineage: None,
+            small: Default::default(),
+            then: Vec::new(),
+            given,
+        }
+    }
+
+    #[test]
+    fn what_a_task_was_given_stays_the_data_when_the_task_is_gone() {
+        let mut patches = patch(0, vec![frame(1), frame(2)], true);
+        patches.and_then(patch(1, Vec::new(), false));
+        assert_eq!(patches.frames, [frame(1)]);
+        assert_eq!((patches.data, patches.given), (Some(frame(2).raw), false));
+    }
+
+    #[test]
+    fn what_a_later_task_was_given_is_the_data() {
+        let mut patches = patch(0, vec![frame(1), frame(2)], true);
+        patches.and_then(patch(1, vec![frame(3)], true));
+        assert_eq!(patches.frames, [frame(1), frame(3)]);
+        assert_eq!((patches.data, patches.given), (None, true));
+    }
+}

@@ -11,6 +11,7 @@ use outlast_lineage::{BranchId, Digest, Effect, EffectId};
 use super::branch::{Branch, BranchPatch};
 use super::datum::{Datum, Large};
 use super::exchange::ExchangePatch;
+use super::few;
 use super::join::{Counts, Join, JoinId, Slot};
 use super::plan::{Plan, PlanEntry, PlanId};
 use super::{Execution, Head};
@@ -20,7 +21,7 @@ use super::{Execution, Head};
 pub struct Delta {
     #[n(0)]
     pub(crate) gone: Vec<BranchId>,
-    #[n(1)]
+    #[cbor(n(1), decode_with = "few::decode")]
     pub(crate) branches: Vec<BranchPatch>,
     #[n(2)]
     pub(crate) plans: Vec<PlanPatch>,
@@ -30,7 +31,7 @@ pub struct Delta {
     pub(crate) joins: Vec<JoinPatch>,
     #[n(5)]
     pub(crate) joins_gone: Vec<JoinId>,
-    #[n(6)]
+    #[cbor(n(6), decode_with = "few::decode")]
     pub(crate) effects: Vec<(EffectId, Option<Effect>)>,
     #[n(7)]
     pub(crate) added: Vec<(Digest, Large)>,
@@ -70,7 +71,7 @@ pub(crate) struct PlanPatch {
     pub(super) id: PlanId,
     #[n(1)]
     pub(super) kept: u32,
-    #[n(2)]
+    #[cbor(n(2), decode_with = "few::decode")]
     pub(super) entries: Vec<PlanEntry>,
 }
 
@@ -109,6 +110,8 @@ impl Execution {
             consumed: touched.consumed,
             exchange: Some(touched.exchange).filter(|patch| !patch.is_empty()),
             passed: self.passed,
+            branches: Vec::with_capacity(touched.branches.len()),
+            effects: Vec::with_capacity(touched.effects.len()),
             ..Delta::default()
         };
         for id in touched.branches {

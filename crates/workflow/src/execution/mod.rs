@@ -11,6 +11,7 @@ mod cut;
 mod datum;
 mod delta;
 mod exchange;
+mod few;
 mod frame;
 mod join;
 mod plan;
