@@ -16,7 +16,7 @@ mod survival;
 mod writing;
 
 pub use ask::{Ask, Filter, ParkedFilter, StartAsk, Which, WorkflowVersion};
-pub use engine::{Engine, REMNANT_TERMS, RecoveryError, Spoken, Times};
+pub use engine::{Engine, REMNANT_TERMS, RecoveryError, Spoken, Times, ranked};
 pub use input::{Caller, Input};
 pub use options::{EngineOptions, Limits, Quota, Retention};
 pub use output::{Action, Output, Report, Subject};

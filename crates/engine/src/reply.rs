@@ -293,7 +293,7 @@ pub struct MemberStanding {
 /// The nodes that hold an execution together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holders {
-    /// All of them, in order.
+    /// All of them, from the lowest replica to the highest.
     pub members: Vec<NodeId>,
     /// The one that advances it, as far as this node knows.
     pub leader: Option<NodeId>,

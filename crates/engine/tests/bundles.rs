@@ -7,13 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Cluster, Provider, program_of};
-use driver::{raw_program, task};
+use driver::{id, raw_program, task};
 use outlast_engine::{Condition, Refusal, Reply, Strategy, Survival};
-use outlast_lineage::ExecutionId;
 use outlast_workflow::program::Kind;
 use outlast_workflow::{Program, TaskId};
-
-const ID: ExecutionId = ExecutionId::from_bytes([5; 16]);
 
 /// Runs a workflow, as its only task.
 fn around(name: &str, wait: bool) -> Arc<Program> {
@@ -48,11 +45,11 @@ fn what_is_run_is_part_of_the_run() {
     let inner = program_of("inner", &[("one", Provider::Keyed), ("two", Provider::Keyed)]);
     let around = around("inner", true);
     let mut cluster = with(&[&inner, &around]);
-    cluster.start(&around, ID, survival());
+    cluster.start(&around, id(5), survival());
     let called = cluster.run_answering(Duration::from_secs(2));
     assert_eq!(called, [(3, "one".to_owned()), (3, "two".to_owned())]);
     for node in 1..=3 {
-        let detail = cluster.node(node).show(ID);
+        let detail = cluster.node(node).show(id(5));
         assert_eq!(detail.summary.condition, Condition::Completed, "node {node}");
         assert_eq!(cluster.node(node).list(Default::default()).len(), 1, "there is no child");
     }
@@ -63,7 +60,7 @@ fn a_node_that_dies_inside_is_replaced_inside() {
     let inner = program_of("inner", &[("one", Provider::Keyed), ("two", Provider::Keyed)]);
     let around = around("inner", true);
     let mut cluster = with(&[&inner, &around]);
-    cluster.start(&around, ID, survival());
+    cluster.start(&around, id(5), survival());
     cluster.run(Duration::from_millis(100));
     let first = cluster.call_of(3);
     assert_eq!(cluster.answer(3, first), "one");
@@ -74,14 +71,14 @@ fn a_node_that_dies_inside_is_replaced_inside() {
     // Whoever comes back finds the bundle in its journal.
     cluster.revive(3);
     cluster.run_answering(Duration::from_secs(5));
-    assert_eq!(cluster.node(3).show(ID).summary.condition, Condition::Completed);
+    assert_eq!(cluster.node(3).show(id(5)).summary.condition, Condition::Completed);
 }
 
 #[test]
 fn what_is_not_there_to_be_run_is_refused_at_the_start() {
     let around = around("missing", true);
     let mut cluster = with(&[&around]);
-    let reply = cluster.ask_start(&around, ID, survival());
+    let reply = cluster.ask_start(&around, id(5), survival());
     let Reply::Refused(Refusal::UnknownDefinition(what)) = reply else { panic!("{reply:?}") };
     assert_eq!(what, "test/missing:latest");
 }
@@ -90,7 +87,7 @@ fn what_is_not_there_to_be_run_is_refused_at_the_start() {
 fn what_is_not_waited_for_is_pinned_at_the_start_too() {
     let around = around("missing", false);
     let mut cluster = with(&[&around]);
-    let reply = cluster.ask_start(&around, ID, survival());
+    let reply = cluster.ask_start(&around, id(5), survival());
     let Reply::Refused(Refusal::UnknownDefinition(what)) = reply else { panic!("{reply:?}") };
     assert_eq!(what, "test/missing:latest");
 }

@@ -8,13 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Cluster, Provider, kind, program_of};
-use driver::{call, child, program};
+use driver::{call, child, id, program};
 use outlast_engine::{Ask, Condition, Reply, Strategy, Summary, Survival, Which};
 use outlast_expressions::value;
-use outlast_lineage::ExecutionId;
 use outlast_workflow::Program;
-
-const ID: ExecutionId = ExecutionId::from_bytes([5; 16]);
 
 const A_MOMENT: Duration = Duration::from_millis(100);
 const A_WHILE: Duration = Duration::from_secs(5);
@@ -46,7 +43,7 @@ fn started(programs: &[&Arc<Program>], survival: Survival) -> Cluster {
             cluster.node(node).define_as(program, &format!("name: {}", program.name));
         }
     }
-    cluster.start(programs[0], ID, survival);
+    cluster.start(programs[0], id(5), survival);
     cluster.run(A_MOMENT);
     cluster
 }
@@ -69,11 +66,11 @@ fn children(cluster: &mut Cluster, node: u64) -> Vec<Summary> {
 fn check_one_errand(cluster: &mut Cluster) {
     let mut ids = Vec::new();
     for node in 1..=3 {
-        assert_eq!(cluster.node(node).show(ID).summary.condition, Condition::Completed);
+        assert_eq!(cluster.node(node).show(id(5)).summary.condition, Condition::Completed);
         let children = children(cluster, node);
         assert_eq!(children.len(), 1, "node {node}: {children:?}");
         assert_eq!(children[0].condition, Condition::Completed, "node {node}");
-        assert_eq!(children[0].parent, Some(ID));
+        assert_eq!(children[0].parent, Some(id(5)));
         ids.push(children[0].execution);
         assert_eq!(cluster.node(node).engine.phases().count(), 0, "node {node} has forgotten");
     }
@@ -93,7 +90,7 @@ fn it_runs_beside_the_one_that_started_it_on_the_same_nodes() {
         for node in 1..=3 {
             let children = children(&mut cluster, node);
             let [summary] = &children[..] else { panic!("node {node}: {children:?}") };
-            assert_eq!(summary.parent, Some(ID));
+            assert_eq!(summary.parent, Some(id(5)));
             let holders = summary.holders.as_ref().expect("several nodes hold it");
             assert_eq!(holders.members.len(), 3);
         }
@@ -140,14 +137,14 @@ fn what_only_a_lost_line_wanted_to_start_never_starts() {
     cluster.answer(3, before);
     cluster.run(Duration::from_secs(3));
     assert_eq!(cluster.open(3), ["after"], "this line has come by it");
-    let reply = cluster.node(2).ask(Ask::Cancel(Which::Id(ID)));
+    let reply = cluster.node(2).ask(Ask::Cancel(Which::Id(id(5))));
     assert!(!matches!(reply, Reply::Refused(_)), "{reply:?}");
     cluster.run(A_WHILE);
     cluster.heal();
     let called = cluster.run_answering(Duration::from_secs(10));
     assert_eq!((count(&called, "walk"), count(&called, "deliver")), (0, 0), "{called:?}");
     for node in 1..=3 {
-        assert_eq!(cluster.node(node).show(ID).summary.condition, Condition::Cancelled);
+        assert_eq!(cluster.node(node).show(id(5)).summary.condition, Condition::Cancelled);
         assert!(children(&mut cluster, node).is_empty(), "node {node}");
     }
 }
@@ -202,13 +199,13 @@ fn it_goes_on_though_the_one_that_started_it_is_rolled_back() {
     let mut cluster = started(&[&around, &errand()], alone());
     cluster.run(A_MOMENT);
     assert_eq!(children(&mut cluster, 1).len(), 1);
-    let compensate = Ask::Compensate { which: Which::Id(ID), reason: "enough".to_owned() };
+    let compensate = Ask::Compensate { which: Which::Id(id(5)), reason: "enough".to_owned() };
     let reply = cluster.node(3).ask(compensate);
     assert!(!matches!(reply, Reply::Refused(_)), "{reply:?}");
     let called = cluster.run_answering(A_WHILE);
     assert_eq!((count(&called, "walk"), count(&called, "deliver")), (1, 1), "{called:?}");
     for node in 1..=3 {
-        let condition = cluster.node(node).show(ID).summary.condition;
+        let condition = cluster.node(node).show(id(5)).summary.condition;
         assert_eq!(condition, Condition::Compensated, "node {node}");
         assert_eq!(children(&mut cluster, node)[0].condition, Condition::Completed);
     }

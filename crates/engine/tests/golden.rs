@@ -10,7 +10,9 @@ mod driver;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use driver::{Driver, START, call, child, classed, emit, id, listen, options, text, wait};
+use driver::{
+    Driver, START, any_id as id, call, child, classed, emit, listen, options, text, wait,
+};
 use outlast_engine::{Ask, Condition, Definition, Engine, Input, Record, RecordKind, Which};
 use outlast_expressions::{Value, value};
 use outlast_lineage::Digest;

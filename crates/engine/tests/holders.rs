@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use cluster::{kind, kind_of};
-use driver::{START, call, id, program, start_of, text};
+use driver::{START, any_id as id, call, program, start_of, text};
 use outlast_engine::{
     Action, Ask, Caller, Definition, Engine, EngineOptions, Input, Refusal, Reply, StartAsk,
     Strategy, Survival, Which,
@@ -242,6 +242,7 @@ fn whoever_is_asked_an_id_falls_to_the_same_nodes_and_is_started_by_one_of_them(
         let asked: Vec<_> = (1..=5)
             .map(|node| (NodeId(node), nodes.send(NodeId(node), ask(wanted.clone()))))
             .collect();
+        nodes.deliver();
         let replies: Vec<_> =
             asked.iter().map(|(node, caller)| nodes.replies[&(*node, *caller)].clone()).collect();
         let started: Vec<NodeId> = asked
@@ -282,7 +283,8 @@ fn an_id_that_nobody_asked_for_falls_to_this_node_and_to_nodes_that_are_there() 
             NodeId((1..=5).find(|it| !holders.contains(&NodeId(*it)) && *it != 2).unwrap());
         let instead = nodes.ask(elsewhere, ask(start(&flow, execution, 3)));
         let mut named = nodes_of(&instead);
-        named.sort_unstable();
+        assert_eq!(named[0], NodeId(1), "who was asked leads it");
+        named.reverse();
         assert_eq!(named, holders);
     }
 }
@@ -382,34 +384,85 @@ fn the_definition_comes_along_with_the_execution() {
     }
 }
 
-#[test]
-fn a_node_that_is_told_other_terms_than_it_has_takes_over_those_of_whoever_has_begun() {
-    let flow = flow();
-    // An id whose holders change when the first node joins the others; it then falls to one that did not hold it
-    // before and would not be the first to execute.
-    let found = (1..=250).find_map(|number| {
-        let wanted = start(&flow, id(number), 2);
-        let (mut few, mut many) = (defined(2..=4, &flow), defined(1..=4, &flow));
+/// An id whose holders change when node 1 joins the others: it then falls to a node that did not hold it
+/// before, and that would lead it. Who started it, who holds it, and who would start it now.
+fn moved_by_a_joiner(flow: &Arc<Program>) -> (StartAsk, NodeId, Vec<NodeId>, NodeId) {
+    let moved = |number| {
+        let wanted = start(flow, id(number), 2);
+        let (mut few, mut many) = (defined(2..=4, flow), defined(1..=4, flow));
         let (before, after) = (starter(&mut few, &wanted), starter(&mut many, &wanted));
         let held = few.holders(before, id(number)).unwrap();
-        let then = many.holders(after, id(number)).unwrap();
-        let fits = held.iter().any(|node| then.contains(node)) && !held.contains(&after);
-        (fits && then.last() != Some(&after)).then_some((number, before, after, held))
-    });
-    let (number, before, after, held) = found.expect("there is such an id");
-    let wanted = start(&flow, id(number), 2);
-    let mut nodes = defined(2..=4, &flow);
+        (!held.contains(&after)).then_some((wanted, before, held, after))
+    };
+    (1..=250).find_map(moved).expect("there is such an id")
+}
+
+/// Nodes of which the first has joined after an execution was started, and it.
+fn joined(flow: &Arc<Program>) -> (Nodes, StartAsk, Vec<NodeId>, NodeId) {
+    let (wanted, before, held, after) = moved_by_a_joiner(flow);
+    let mut nodes = defined(2..=4, flow);
     nodes.ask(before, ask(wanted.clone()));
+    nodes.calls.clear();
     nodes.join(NodeId(1));
-    nodes.define(NodeId(1), &flow);
+    nodes.define(NodeId(1), flow);
     nodes.deliver();
-    nodes.send(after, ask(wanted));
-    assert!(nodes.holders_here(after, id(number)).is_some_and(|it| it != held), "it began anew");
-    nodes.deliver();
-    assert_eq!(nodes.holders(after, id(number)), None, "and gave it up");
+    (nodes, wanted, held, after)
+}
+
+#[test]
+fn whoever_leads_after_a_node_joined_asks_whether_others_know_it_before_it_starts_anything() {
+    let flow = flow();
+    let (mut nodes, wanted, held, after) = joined(&flow);
+    let instead = nodes.ask(after, ask(wanted.clone()));
+    let mut named = nodes_of(&instead);
+    named.sort_unstable();
+    let mut expected = held.clone();
+    expected.sort_unstable();
+    assert_eq!(named, expected, "the caller is sent to those who hold it");
+    assert_eq!(nodes.holders(after, wanted.id), None);
+    assert!(nodes.calls.is_empty(), "nothing is done twice");
     for node in held.clone() {
-        assert_eq!(nodes.holders(node, id(number)), Some(held.clone()));
+        let again = nodes.ask(node, ask(wanted.clone()));
+        assert!(matches!(again, Reply::Started { new: false, .. }), "{again:?}");
     }
+}
+
+#[test]
+fn several_who_want_one_start_wait_for_one_answer() {
+    let flow = flow();
+    let (wanted, _, _, after) = moved_by_a_joiner(&flow);
+    let mut nodes = defined(1..=4, &flow);
+    let callers = [1, 2].map(|_| nodes.send(after, ask(wanted.clone())));
+    assert!(callers.iter().all(|caller| !nodes.replies.contains_key(&(after, *caller))));
+    nodes.deliver();
+    let started = callers.map(|caller| match &nodes.replies[&(after, caller)] {
+        Reply::Started { new, .. } => *new,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(started, [true, false]);
+}
+
+#[test]
+fn whoever_does_not_say_whether_it_knows_an_execution_is_asked_again_and_not_waited_for_long() {
+    let flow = flow();
+    let (wanted, _, _, after) = moved_by_a_joiner(&flow);
+    let mut nodes = defined(1..=4, &flow);
+    // The first question is lost: it is asked again.
+    let caller = nodes.send(after, ask(wanted.clone()));
+    nodes.sent.clear();
+    (0..4).for_each(|_| nodes.tick());
+    assert!(!nodes.replies.contains_key(&(after, caller)), "nobody has answered");
+    nodes.deliver();
+    assert!(matches!(nodes.replies[&(after, caller)], Reply::Started { new: true, .. }));
+    // All are lost, and nobody is missed yet: it is started all the same.
+    let mut nodes = defined(1..=4, &flow);
+    nodes.send(after, ask(wanted.clone()));
+    for _ in 0..20 {
+        nodes.sent.clear();
+        nodes.tick();
+    }
+    let begun = nodes.holders_here(after, wanted.id);
+    assert!(begun.is_some(), "a cut keeps nobody from starting");
 }
 
 /// Node 1 joins after an execution was begun, of which one of its holders has not heard because it is cut
@@ -425,8 +478,11 @@ fn begun_twice() -> (Nodes, ExecutionId, NodeId, Vec<NodeId>) {
         let mut nodes = defined(2..=5, &flow);
         nodes.cut_off(late, true);
         let first = starter(&mut nodes, &wanted);
+        // Whoever is cut off is asked whether it knows it, and missed.
+        nodes.wait();
         let held = nodes.holders(first, id(number)).unwrap();
         nodes.join(NodeId(1));
+        nodes.cut_off(late, true);
         nodes.define(NodeId(1), &flow);
         nodes.deliver();
         nodes.wait();

@@ -242,6 +242,7 @@ fn a_state_that_is_taken_over_says_what_was_started() {
     let mut cluster = Cluster::new(3, &ours);
     (1..=3).for_each(|node| drop(cluster.node(node).define(&theirs)));
     cluster.cut(3, &[1, 2]);
+    cluster.run(SECOND);
     let our_start = cluster.start_with(&ours, id(1), "our input");
     let their_start = cluster.start_with(&theirs, id(1), "their input");
     cluster.node(3).send(our_start.clone());

@@ -7,15 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::Cluster;
-use driver::{call, classed, emit, listen, program, text};
+use driver::{call, classed, emit, id, listen, program, text};
 use outlast_engine::{Ask, Condition, Reply, Strategy, Survival, Which};
 use outlast_expressions::{Value, value};
-use outlast_lineage::ExecutionId;
 use outlast_workflow::Program;
 use outlast_workflow::program::Class;
-
-const ID: ExecutionId = ExecutionId::from_bytes([5; 16]);
-const OTHER: ExecutionId = ExecutionId::from_bytes([6; 16]);
 
 const A_MOMENT: Duration = Duration::from_millis(100);
 const A_WHILE: Duration = Duration::from_secs(5);
@@ -40,7 +36,7 @@ fn alone() -> Survival {
 
 fn started(program: &Arc<Program>) -> Cluster {
     let mut cluster = Cluster::new(3, program);
-    cluster.start(program, ID, alone());
+    cluster.start(program, id(5), alone());
     cluster.run(A_MOMENT);
     cluster
 }
@@ -69,7 +65,7 @@ fn an_event_that_any_node_takes_in_reaches_whoever_listens() {
     publish(&mut cluster, 2, event("news", "b"));
     assert_eq!(names(&cluster.run_answering(A_WHILE)), [(3, "second")]);
     for node in 1..=3 {
-        assert_eq!(cluster.node(node).show(ID).summary.condition, Condition::Completed);
+        assert_eq!(cluster.node(node).show(id(5)).summary.condition, Condition::Completed);
         assert_eq!(taken(&mut cluster, node), 2, "each node took each event in once");
     }
 }
@@ -146,7 +142,7 @@ fn both_lines_consume_an_event_and_one_of_them_remains() {
     let called = cluster.run_answering(Duration::from_secs(10));
     assert_eq!(called.iter().filter(|(_, name)| name == "second").count(), 1, "{called:?}");
     for node in 1..=3 {
-        assert_eq!(cluster.node(node).show(ID).summary.condition, Condition::Completed);
+        assert_eq!(cluster.node(node).show(id(5)).summary.condition, Condition::Completed);
     }
 }
 
@@ -154,9 +150,9 @@ fn both_lines_consume_an_event_and_one_of_them_remains() {
 fn an_event_for_one_execution_reaches_all_who_hold_it_and_nobody_else() {
     let listener = listener();
     let mut cluster = started(&listener);
-    cluster.start(&listener, OTHER, alone());
+    cluster.start(&listener, id(6), alone());
     cluster.run(A_MOMENT);
-    let signal = Ask::Signal { which: Which::Id(ID), event: event("news", "a") };
+    let signal = Ask::Signal { which: Which::Id(id(5)), event: event("news", "a") };
     let reply = cluster.node(1).ask(signal);
     assert!(matches!(reply, Reply::EventTaken { .. }), "{reply:?}");
     assert_eq!(names(&cluster.run_answering(A_WHILE)), [(3, "first")]);
@@ -199,7 +195,7 @@ fn what_is_emitted_leaves_when_its_line_is_decided_on_and_the_run_does_not_wait(
     cluster.heal();
     cluster.run_answering(A_WHILE);
     for node in 1..=3 {
-        assert_eq!(cluster.node(node).show(ID).summary.condition, Condition::Completed);
+        assert_eq!(cluster.node(node).show(id(5)).summary.condition, Condition::Completed);
         assert_eq!(taken(&mut cluster, node), 1, "node {node}");
     }
 }
@@ -223,7 +219,7 @@ fn what_two_lines_emit_is_told_once() {
     cluster.heal();
     cluster.run_answering(Duration::from_secs(10));
     for node in 1..=3 {
-        assert_eq!(cluster.node(node).show(ID).summary.condition, Condition::Completed);
+        assert_eq!(cluster.node(node).show(id(5)).summary.condition, Condition::Completed);
         assert_eq!(taken(&mut cluster, node), 1, "node {node}");
     }
 }
@@ -260,7 +256,7 @@ fn an_event_that_waited_leaves_after_a_restart_of_everyone() {
     (1..=3).for_each(|node| cluster.revive(node));
     cluster.run_answering(Duration::from_secs(10));
     for node in 1..=3 {
-        assert_eq!(cluster.node(node).show(ID).summary.condition, Condition::Completed);
+        assert_eq!(cluster.node(node).show(id(5)).summary.condition, Condition::Completed);
         assert_eq!(taken(&mut cluster, node), 1, "node {node}");
     }
 }

@@ -12,7 +12,11 @@
 //!
 //! Which instance a message, a record or a timer belongs to is the owner's to say: it wraps them.
 
+mod members;
+
 pub mod membership;
 pub mod paxos;
 pub mod replicas;
 pub mod two_phase;
+
+pub use members::Members;

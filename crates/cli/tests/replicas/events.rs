@@ -32,7 +32,7 @@ fn the_primary_is_killed_while_it_listens_and_another_node_hears_the_rest() {
     };
     let mut cluster = Cluster::of(3);
     let flow = cluster.file("listener.yaml", &interrupted("listener", listen, STEPS));
-    let execution = start(&cluster.nodes[0], &flow, &["--survival", "partition-tolerant:3"]);
+    let execution = start(&cluster.nodes[2], &flow, &["--survival", "partition-tolerant:3"]);
     cluster.until_called(1);
     let tell = |cluster: &Cluster, node: usize, step: usize| {
         let kind = format!("go.{step}");
@@ -72,7 +72,7 @@ fn what_a_replicated_execution_tells_is_heard_once_though_its_primary_is_killed(
     let flow = cluster.file("teller.yaml", &interrupted("teller", emit, STEPS));
     let heard = start(&cluster.nodes[0], &hearer, &[]);
     cluster.ledger.control(|control| control.all.answer_after_ms = Some(100));
-    let execution = start(&cluster.nodes[1], &flow, &["--survival", "partition-tolerant:3"]);
+    let execution = start(&cluster.nodes[2], &flow, &["--survival", "partition-tolerant:3"]);
     cluster.until_called(2);
     cluster.nodes[2].kill();
     for node in &cluster.nodes[..2] {

@@ -27,7 +27,8 @@ fn the_primary_is_killed_inside_a_sub_workflow_and_another_node_finishes_it() {
 
     let registered = node.command(&["definitions", "add", inner.to_str().unwrap()]).output();
     assert!(registered.as_ref().unwrap().status.success(), "{registered:?}");
-    let execution = start(node, &around, &["--survival", "partition-tolerant:3"]);
+    let leader = &cluster.nodes[2];
+    let execution = start(leader, &around, &["--survival", "partition-tolerant:3"]);
     cluster.until_called(4);
     cluster.nodes[2].kill();
     for node in &cluster.nodes[..2] {
@@ -59,7 +60,7 @@ fn what_is_started_and_not_waited_for_runs_once_though_its_node_is_killed() {
     let mut cluster = Cluster::of(3);
     let (inner, starter) = (cluster.file("l.yaml", &line(STEPS)), cluster.file("s.yaml", STARTER));
     cluster.ledger.control(|control| control.all.answer_after_ms = Some(50));
-    let node = &cluster.nodes[0];
+    let node = &cluster.nodes[2];
     let registered = node.command(&["definitions", "add", inner.to_str().unwrap()]).output();
     assert!(registered.as_ref().unwrap().status.success(), "{registered:?}");
     let parent = start(node, &starter, &["--survival", "passive:3"]);

@@ -43,9 +43,9 @@ use crate::{
     Position, Record, RecordKind, Reply, Subject,
 };
 use certain::Certain;
-use custody::{Alarm, Peers, Reading, Word};
+use custody::{Alarm, Looking, Peers, Reading, Word};
 pub(crate) use custody::{Begin, Forgetting, happenings_of};
-pub use custody::{REMNANT_TERMS, Spoken, Times};
+pub use custody::{REMNANT_TERMS, Spoken, Times, ranked};
 use definitions::Definitions;
 use events::Events;
 use gossip::Gossip;
@@ -94,6 +94,8 @@ pub struct Engine {
     /// Whose calls are answered at which address.
     addresses: BTreeMap<ExecutionId, ExecutionId>,
     reading: Reading,
+    /// Starts that others are asked about first.
+    looking: Looking,
     /// Executions to be held here whose definitions are on their way.
     stashed: Vec<(NodeId, Begin)>,
     /// Which definitions were given to which peers since they were last missed.
@@ -332,6 +334,7 @@ impl Engine {
         self.beat(step);
         self.ring_gossip(step);
         self.ring_custodies(step.now, TIMERS_PER_RING);
+        self.ring_looking(step);
         self.drop_old_events(step);
         self.expire_tombstones(step);
         self.tidy(step.now);
@@ -360,6 +363,7 @@ impl Engine {
         [
             timer,
             custody,
+            self.looking.next(),
             beat,
             self.gossip.next(),
             self.next_forgetting(),

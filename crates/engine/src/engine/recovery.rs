@@ -11,7 +11,7 @@ use outlast_lineage::{Epoch, ExecutionId, Time};
 use outlast_workflow::{Author, Command, Execution, Program};
 
 use super::certain::Certain;
-use super::custody::{Custody, Peers, Reading, Stored};
+use super::custody::{Custody, Looking, Peers, Reading, Stored};
 use super::definitions::Definitions;
 use super::entry::{Entry, Header, State};
 use super::events::Events;
@@ -139,6 +139,7 @@ impl Engine {
             custody_alarms: BTreeSet::new(),
             addresses: BTreeMap::new(),
             reading: Reading::default(),
+            looking: Looking::default(),
             stashed: Vec::new(),
             given: BTreeSet::new(),
             tidying: false,

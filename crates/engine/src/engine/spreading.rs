@@ -66,7 +66,7 @@ impl Engine {
     fn is_meant_for(&self, peer: NodeId, to: Option<ExecutionId>) -> bool {
         let Some(execution) = to else { return true };
         let custody = self.roster.get(execution).and_then(|entry| entry.custody.as_ref());
-        matches!(custody, Some(Custody::Replica(holding)) if holding.terms.members.contains(&peer))
+        matches!(custody, Some(Custody::Replica(holding)) if holding.terms.members.contains(peer))
     }
 
     fn carried(&self, now: Time, number: u64) -> Option<Vec<u8>> {

@@ -9,7 +9,7 @@ use outlast_workflow::program::bundle;
 use outlast_workflow::{Execution, Program, Start};
 
 use super::certain::Before;
-use super::custody::{Begin, Terms};
+use super::custody::{Begin, Terms, Wish};
 use super::definitions::Defined;
 use super::entry::{Entry, Origin, State, encode_state};
 use super::running::{sent_by, touches_parking};
@@ -135,7 +135,7 @@ impl Engine {
         step: &mut Step,
         caller: Caller,
         defined: Arc<Defined>,
-        ask: StartAsk,
+        mut ask: StartAsk,
         survival: Survival,
     ) -> Result<(), Refusal> {
         let replicas = usize::from(survival.replicas);
@@ -143,9 +143,9 @@ impl Engine {
         if self.tombstones.contains(execution) {
             return Err(Refusal::Forgotten(ask.name.unwrap_or_else(|| execution.to_string())));
         }
-        let mut members = self.holders_of(execution, replicas)?;
+        let holders = self.holders_of(execution, replicas)?;
         if ask.given || ask.name.is_some() {
-            let placed = self.check_place(&members);
+            let placed = self.check_place(&holders);
             if let Err(Refusal::Elsewhere { nodes }) = &placed {
                 // Whoever is asked next must know what it is to start.
                 let digest = defined.definition.digest;
@@ -158,7 +158,16 @@ impl Engine {
             self.queue_own(Work::Answer { caller, ask });
             return Ok(());
         };
-        members.sort_unstable();
+        let may_be_known = ask.given || ask.name.is_some();
+        if may_be_known {
+            let wish = Wish::Start(caller, Box::new(ask));
+            let others = holders.iter().copied();
+            match self.look_round(step, execution, others, wish) {
+                Some(Wish::Start(_, at_once)) => ask = *at_once,
+                _ => return Ok(()),
+            }
+        }
+        let members = holders.into_iter().rev().collect();
         let definition = defined.definition.digest;
         let StartAsk { name, input, salt, .. } = ask;
         let (started, terms) = (step.now, Terms { survival, members });

@@ -77,11 +77,11 @@ impl Cluster {
         self.node(highest).ask(start_of(program, id, survival))
     }
 
-    /// What starts an execution with an input on all nodes.
+    /// What starts an execution of a certain id with an input on all nodes.
     pub(crate) fn start_with(&self, program: &Program, id: ExecutionId, input: &str) -> Ask {
         let survival = Survival::new(Strategy::PartitionTolerant, self.nodes.len());
         let Ask::Start(start) = start_of(program, id, survival) else { unreachable!() };
-        Ask::Start(Box::new(StartAsk { input: text(input), ..*start }))
+        Ask::Start(Box::new(StartAsk { input: text(input), given: true, ..*start }))
     }
 
     /// Cuts a node off from all others, or some of them.

@@ -25,6 +25,8 @@ use std::time::Duration;
 
 use outlast_lineage::{Digester, NodeId, Time};
 
+use crate::Members;
+
 pub use message::{Ballot, Message, Record, VALUE_BYTES_MAX, Value, ValueTooLong, Vote};
 
 /// How often a pause doubles at most: a duel ends long before, an outage should not end in silence.
@@ -43,7 +45,7 @@ const ROUND_MAX: u64 = u64::MAX / 2;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Paxos {
     me: NodeId,
-    members: BTreeSet<NodeId>,
+    members: Members,
     patience: Duration,
     record: Record,
     /// What this member wants decided, as long as nothing is.
@@ -123,18 +125,13 @@ pub enum Timer {
 impl Paxos {
     /// A member that has never taken part. `patience` is how long a round takes when nothing is
     /// wrong.
-    pub fn new(me: NodeId, members: BTreeSet<NodeId>, patience: Duration) -> Self {
+    pub fn new(me: NodeId, members: Members, patience: Duration) -> Self {
         Self::restored(me, members, patience, Record::default())
     }
 
     /// A member in a new life, from the last record of its old one.
-    pub fn restored(
-        me: NodeId,
-        members: BTreeSet<NodeId>,
-        patience: Duration,
-        record: Record,
-    ) -> Self {
-        assert!(members.contains(&me), "only members take part");
+    pub fn restored(me: NodeId, members: Members, patience: Duration, record: Record) -> Self {
+        assert!(members.contains(me), "only members take part");
         let (proposal, phase) = (None, Phase::Idle);
         let unaware = BTreeSet::new();
         Self { me, members, patience, record, proposal, phase, round_seen: 0, unaware }
@@ -450,7 +447,7 @@ impl Paxos {
     }
 
     fn others(&self) -> impl Iterator<Item = NodeId> {
-        self.members.iter().copied().filter(|member| *member != self.me)
+        self.members.others(self.me)
     }
 
     /// Whether a proposer and one other are a quorum.
@@ -473,7 +470,7 @@ impl Paxos {
     }
 
     fn owns_first_round(&self, member: NodeId) -> bool {
-        self.members.last() == Some(&member)
+        self.members.highest() == Some(member)
     }
 
     fn is_in_a_round(&self) -> bool {
@@ -493,7 +490,7 @@ impl Paxos {
             Message::Reject { promised, .. } => promised.round <= ROUND_MAX,
             _ => true,
         };
-        fits && from != self.me && self.members.contains(&from)
+        fits && from != self.me && self.members.contains(from)
     }
 
     /// Stops the program if what this machine always promises does not hold.
@@ -509,7 +506,10 @@ impl Paxos {
         assert_eq!(wants, self.proposal.is_some(), "a round has a proposal");
         assert!(decided.is_none() || !wants, "nothing is wanted after the decision");
         assert!(decided.is_some() || self.unaware.is_empty(), "only a decision is spread");
-        assert!(self.unaware.is_subset(&self.members), "only members are told");
+        assert!(
+            self.unaware.iter().all(|node| self.members.contains(*node)),
+            "only members are told"
+        );
     }
 }
 

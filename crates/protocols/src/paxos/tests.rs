@@ -1,6 +1,5 @@
 //! Step tests: whole lists of outputs, and what lost, late, doubled and old messages do.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use outlast_lineage::{NodeId, Time};
@@ -9,6 +8,7 @@ use super::{
     Ballot, Input, Message, Output, Paxos, Record, Timer, VALUE_BYTES_MAX, Value, ValueTooLong,
     Vote,
 };
+use crate::Members;
 
 const NOW: Time = Time::from_millis(1000);
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ fn vote(round: u64, node: u64, text: &str) -> Vote {
     Vote { ballot: ballot(round, node), value: value(text) }
 }
 
-fn members() -> BTreeSet<NodeId> {
+fn members() -> Members {
     (1..=3).map(NodeId).collect()
 }
 
@@ -211,7 +211,7 @@ fn where_two_are_a_quorum_a_proposer_tells_only_those_who_have_not_accepted() {
 
 #[test]
 fn a_single_member_decides_alone() {
-    let mut paxos = Paxos::new(NodeId(1), BTreeSet::from([NodeId(1)]), PATIENCE);
+    let mut paxos = Paxos::new(NodeId(1), [NodeId(1)].into_iter().collect(), PATIENCE);
     let outputs = paxos.step(NOW, Input::Propose(value("a")));
     let expected = [
         persist(ballot(0, 1), Some(vote(0, 1, "a")), None),
@@ -253,6 +253,18 @@ fn the_first_round_is_used_once_and_by_nobody_else() {
     assert!(outputs.contains(&send(1, prepare(2, 3))), "{outputs:?}");
     assert_eq!(receive(&mut member(1), 2, accept(0, 2, "b")), []);
     assert_eq!(receive(&mut member(1), 3, prepare(0, 3)), []);
+}
+
+#[test]
+fn which_member_is_the_highest_their_order_says_and_not_their_ids() {
+    let ordered = || [3, 2, 1].map(NodeId).into_iter().collect();
+    let mut first = Paxos::new(NodeId(1), ordered(), PATIENCE);
+    let outputs = first.step(NOW, Input::Propose(value("a")));
+    assert!(outputs.contains(&send(2, accept(0, 1, "a"))), "{outputs:?}");
+    let mut other = Paxos::new(NodeId(2), ordered(), PATIENCE);
+    assert_eq!(receive(&mut other, 3, accept(0, 3, "b")), []);
+    let outputs = receive(&mut other, 1, accept(0, 1, "a"));
+    assert!(outputs.contains(&send(1, accepted(0, 1))), "{outputs:?}");
 }
 
 #[test]

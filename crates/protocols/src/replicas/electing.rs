@@ -151,7 +151,7 @@ impl Replica {
         }
         // A higher id that could not win must not object for ever: it lets others try.
         let yields = out.now < self.yields_until || self.successor().is_some();
-        if self.setup.me < candidate || yields {
+        if self.is_below(candidate) || yields {
             return None;
         }
         if !matches!(self.role, Role::Candidate { .. }) {
@@ -164,7 +164,7 @@ impl Replica {
     fn remember(&mut self, now: Time, from: NodeId, term: Epoch, head: &Head) {
         let until = now.after(self.setup.election_wait * (1 + EXTENSIONS));
         let known = self.petition.as_ref().filter(|known| now <= known.until);
-        if known.is_none_or(|known| known.from <= from) {
+        if known.is_none_or(|known| !self.setup.members.outranks(known.from, from)) {
             self.petition = Some(Petition { from, term, head: head.clone(), until });
         }
     }
@@ -306,8 +306,8 @@ impl Replica {
     /// Tries again after a while, unless someone has become primary by then.
     pub(super) fn wait_for_a_leader(&self, out: &mut Outputs) {
         // Higher ids come first: whoever would win anyway does not wait for those who would not.
-        let below = self.setup.members.range(..self.setup.me).count() as u32;
-        let above = self.setup.members.len() as u32 - 1 - below;
+        let below = self.setup.members.rank(self.setup.me).unwrap_or_default();
+        let above = (self.setup.members.len() - 1 - below) as u32;
         let wait = self.election_wait() * RETRIES + self.election_wait() / 4 * above;
         out.timer(Timer::RetryElection, wait);
     }

@@ -124,7 +124,7 @@ impl Replica {
         }
         match head.lineage.compare(&self.standing.head.lineage) {
             // Both would go on from here: the higher one does.
-            Order::Equal if self.leads().is_none() || self.setup.me < from => {
+            Order::Equal if self.leads().is_none() || self.is_below(from) => {
                 self.follow(out, from);
                 self.acknowledge(out, true);
             }

@@ -8,7 +8,7 @@ use super::{Change, Choice, Head, Held, Message, Note, Output, Outputs, Replica,
 impl Replica {
     /// The execution is made known: the highest replica is the first primary, without an election.
     pub(super) fn begin(&mut self, out: &mut Outputs) {
-        let highest = *self.setup.members.last().expect("this replica is a member");
+        let highest = self.setup.members.highest().expect("this replica is a member");
         // Everyone knows of the first term: whoever stands later does so in a later one.
         let term = Epoch(self.standing.term.0 + 1);
         self.change(out, Change::Term(term));

@@ -46,6 +46,7 @@ pub use message::{Asked, Choice, Held, Message};
 pub use output::{Output, Situation};
 pub use standing::{Change, Note, Record, Remnant, Standing, Term, Verdict};
 
+use crate::Members;
 use electing::{Candidacy, Petition};
 use output::Outputs;
 
@@ -54,8 +55,8 @@ use output::Outputs;
 pub struct Setup {
     /// This replica.
     pub me: NodeId,
-    /// All replicas.
-    pub members: BTreeSet<NodeId>,
+    /// All replicas, the highest last.
+    pub members: Members,
     /// Who executes.
     pub mode: Mode,
     /// How many votes make a primary, its own included.
@@ -175,7 +176,7 @@ impl Replica {
 
     /// A replica in a new life.
     pub fn restored(setup: Setup, standing: Standing) -> Self {
-        assert!(setup.members.contains(&setup.me), "only members are replicas");
+        assert!(setup.members.contains(setup.me), "only members are replicas");
         Self {
             setup,
             standing,
@@ -367,13 +368,18 @@ impl Replica {
         }
     }
 
-    fn peers(&self) -> impl Iterator<Item = NodeId> {
-        let present = self.setup.members.iter().copied();
-        present.filter(|peer| *peer != self.setup.me && !self.fenced.contains(peer))
+    fn peers(&self) -> impl DoubleEndedIterator<Item = NodeId> {
+        let others = self.setup.members.others(self.setup.me);
+        others.filter(|peer| !self.fenced.contains(peer))
+    }
+
+    /// Whether another replica is higher than this one.
+    fn is_below(&self, other: NodeId) -> bool {
+        self.setup.members.outranks(other, self.setup.me)
     }
 
     fn is_peer(&self, node: NodeId) -> bool {
-        node != self.setup.me && self.setup.members.contains(&node)
+        node != self.setup.me && self.setup.members.contains(node)
     }
 
     fn is_elected_mode(&self) -> bool {

@@ -40,8 +40,8 @@ impl Replica {
     /// Who is to go on instead of a replica whose node is about to stop: the highest that can be
     /// reached, as it would win anyway.
     pub(super) fn successor(&self) -> Option<NodeId> {
-        let reachable = self.peers().filter(|peer| !self.lost.contains(peer));
-        reachable.max().filter(|_| self.retiring)
+        let mut reachable = self.peers().rev().filter(|peer| !self.lost.contains(peer));
+        reachable.next().filter(|_| self.retiring)
     }
 
     /// Stops executing.

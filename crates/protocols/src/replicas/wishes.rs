@@ -197,7 +197,7 @@ impl Replica {
             return Reply::NotYet;
         }
         match asked.key.filter(|key| self.copies(*key).next().is_some()) {
-            Some(_) if from < self.setup.me => Reply::Leave,
+            Some(_) if !self.is_below(from) => Reply::Leave,
             Some(key) if self.copies_wait(key, None) => Reply::NotYet,
             _ => Reply::Allow,
         }

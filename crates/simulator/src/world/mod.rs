@@ -344,11 +344,16 @@ impl World {
     }
 }
 
+/// The first node at a place; one that lost its disk comes back there under another id.
+pub(crate) const fn node_at(place: usize) -> NodeId {
+    NodeId(place as u64 + 1)
+}
+
 fn machine(options: &WorldOptions, place: usize, random: &mut Random) -> Machine {
     let engine = EngineOptions {
         awake_max: options.awake_max,
         reports: options.reports,
-        ..EngineOptions::new(NodeId(place as u64 + 1))
+        ..EngineOptions::new(node_at(place))
     };
     let crashes = if place == 0 { options.crashes.clone() } else { Vec::new() };
     let skew = i64::try_from(random.between(0, options.skew * 2)).unwrap_or(0)

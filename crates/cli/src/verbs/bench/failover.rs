@@ -179,16 +179,17 @@ impl World {
 
     /// Starts executions, kills who leads them, and gives how long each took to go on.
     fn killed(&mut self, arguments: &Arguments) -> anyhow::Result<Vec<Duration>> {
-        let first = &mut self.members[0];
-        let () = first.ask(&Order::Define(DOCUMENT.to_owned()))?;
+        // Whoever is asked to start something leads it.
+        let leader = self.members.len() - 1;
+        let last = &mut self.members[leader];
+        let () = last.ask(&Order::Define(DOCUMENT.to_owned()))?;
         for number in 0..arguments.concurrency {
-            let () = first.ask(&Order::Start(Start {
+            let () = last.ask(&Order::Start(Start {
                 workflow: "calls".to_owned(),
                 survival: format!("{}:{}", arguments.survival, arguments.replicas),
                 input: json!({ "name": format!("execution-{number}"), "numbers": vec![0; CALLS] }),
             }))?;
         }
-        let leader = self.members.len() - 1;
         self.until("every execution is under way", |world| {
             arguments.concurrency <= calls_since(&world.ledgers[leader], 0).len()
         })?;
@@ -197,7 +198,7 @@ impl World {
         self.runtime.block_on(async move { tokio::time::sleep(while_running).await });
         ensure!(
             self.ledgers[..leader].iter().all(|ledger| ledger.traffic().arrived == 0),
-            "only the last node leads"
+            "only the last node leads what was started there"
         );
         let killed = now_us();
         self.members[leader].kill();

@@ -13,7 +13,7 @@ use crate::joining::prepared;
 
 /// One node, a process of its own.
 pub(super) struct Member {
-    /// Who it is: the highest of its replicas begins an execution.
+    /// Who it is.
     id: u64,
     /// The how many-th it was to join.
     pub(super) number: usize,

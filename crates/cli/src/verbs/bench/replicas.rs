@@ -2,9 +2,8 @@
 //! of one machine, beside a node alone.
 //!
 //! Every node is a process with a journal of its own, sync on, and they talk over mutual TLS. The
-//! clients are spread over the nodes in the order of their ids; the last node leads every execution.
-//! So a single client is at a node that does not lead. A node alone is measured right before, in the
-//! same directory, with as many clients.
+//! clients are spread over the nodes in the order of their ids, and a node leads what its clients
+//! start. A node alone is measured right before, in the same directory, with as many clients.
 
 use std::time::Duration;
 
@@ -38,7 +37,7 @@ struct Figures {
     #[serde(flatten)]
     throughput: Throughput,
     cpu_micros_per_step: f64,
-    /// Of each node, in the order of their ids: the last one leads.
+    /// Of each node, in the order of their ids.
     records_per_workflow: Vec<f64>,
     record_bytes: Vec<f64>,
     syncs_per_workflow: Vec<f64>,

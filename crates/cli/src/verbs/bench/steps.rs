@@ -170,9 +170,8 @@ async fn client(
     let mut latencies = Vec::new();
     while Instant::now() < until {
         let started = Instant::now();
-        let id = node.new_id();
         let start = Ask::Start(Box::new(StartAsk {
-            id,
+            id: node.new_id(),
             given: false,
             name: None,
             namespace: "bench".to_owned(),
@@ -182,11 +181,13 @@ async fn client(
             salt: random::bytes(),
             survival: survival.clone(),
         }));
-        // Both at once, as `start --wait` does; the inbox keeps their order.
-        let (started_as, ended) = tokio::join!(node.ask(start), node.ask(Ask::Wait(Which::Id(id))));
-        match (started_as?, ended?) {
-            (Reply::Started { .. }, Reply::Shown(detail)) if detail.outcome.is_some() => {}
-            (start, end) => bail!("a workflow did not run: {start:?}, {end:?}"),
+        // Whoever starts it may choose another id, so that it falls to the right nodes.
+        let Reply::Started { execution, .. } = node.ask(start).await? else {
+            bail!("a workflow was not started")
+        };
+        match node.ask(Ask::Wait(Which::Id(execution))).await? {
+            Reply::Shown(detail) if detail.outcome.is_some() => {}
+            end => bail!("a workflow did not run: {end:?}"),
         }
         latencies.push(started.elapsed());
     }

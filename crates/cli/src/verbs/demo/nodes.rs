@@ -23,7 +23,7 @@ pub(super) const START_MAX: Duration = Duration::from_secs(30);
 /// How often something is looked at again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The nodes of a demo, in the order of their ids: the last one leads first.
+/// The nodes of a demo, in the order of their ids; the last one is asked first, and leads.
 pub(super) struct Nodes {
     pub(super) list: Vec<Node>,
     // After the nodes, so that it is removed when they are gone.

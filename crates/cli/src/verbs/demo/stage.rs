@@ -62,7 +62,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Starts the flow. Any node will do; the last one leads first, and begins without waiting.
+    /// Starts the flow. Any node will do, and leads first; here the last one.
     pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
         let client = self.nodes.list[self.story.nodes - 1].client()?;
         client.post_document(&["v1", "definitions"], FLOW).await?;

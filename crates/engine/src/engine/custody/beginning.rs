@@ -10,7 +10,7 @@ use super::super::definitions::Defined;
 use super::super::entry::Entry;
 use super::super::{Engine, Step, Work, sizes};
 use super::turn::Turn;
-use super::{Alarm, Begin, Custody, Envelope, Holding, Terms};
+use super::{Alarm, Begin, Custody, Envelope, Holding, Terms, Wish};
 use crate::{Action, Caller, Position, RecordKind, Refusal, Reply, Subject};
 
 impl Engine {
@@ -56,8 +56,7 @@ impl Engine {
     }
 
     fn others_of(&self, terms: &Terms) -> BTreeSet<NodeId> {
-        let me = self.options.node;
-        terms.members.iter().copied().filter(|member| *member != me).collect()
+        terms.members.others(self.options.node).collect()
     }
 
     /// Becomes a replica of an execution, and tells others to. They hear that before anything else
@@ -101,17 +100,17 @@ impl Engine {
         let me = self.options.node;
         let Some(holding) = self.holding(id) else { return Vec::new() };
         let members = holding.terms.members.clone();
-        members.into_iter().filter(|peer| *peer != me && self.peers.is_lost(*peer)).collect()
+        members.others(me).filter(|peer| self.peers.is_lost(*peer)).collect()
     }
 
     /// Another node asks this one to be a replica.
     pub(in crate::engine) fn take_begin(&mut self, step: &mut Step, from: NodeId, begin: Begin) {
         let id = begin.execution;
-        if !begin.terms.members.contains(&self.options.node) {
+        if !begin.terms.members.contains(self.options.node) {
             return;
         }
         // Whoever is gone for good is not met again because an execution still names it.
-        let members = begin.terms.members.iter().copied();
+        let members = begin.terms.members.iter();
         let members = members.filter(|node| !self.peers.is_gone(*node)).collect();
         self.meet_peers(step, &members);
         if let Some((position, answer)) = self.begun_before(id, &begin.terms) {
@@ -127,6 +126,7 @@ impl Engine {
         if self.storage_full {
             return;
         }
+        let Some(begin) = self.begin_at_once(step, from, begin) else { return };
         let mut unaware = self.others_of(&begin.terms);
         unaware.remove(&from);
         let position = self.hold(step, defined, begin, &BTreeSet::new());
@@ -142,6 +142,20 @@ impl Engine {
             false => Action::Mention { to: from, message },
         };
         step.order(Some(position), action);
+    }
+
+    /// Gives back what is to begin at once: whoever is to lead what others have started looks round first.
+    fn begin_at_once(&mut self, step: &mut Step, from: NodeId, begin: Begin) -> Option<Begin> {
+        let members = begin.terms.members.clone();
+        if members.highest() != Some(self.options.node) {
+            return Some(begin);
+        }
+        let others = members.iter().filter(|node| *node != from);
+        let (id, wish) = (begin.execution, Wish::Begin(from, Box::new(begin)));
+        match self.look_round(step, id, others, wish) {
+            Some(Wish::Begin(_, begin)) => Some(*begin),
+            _ => None,
+        }
     }
 
     /// What to say to whoever begins an execution that is known here. If it is held on other terms,
@@ -181,15 +195,17 @@ impl Engine {
         id: ExecutionId,
         begin: Option<Box<Begin>>,
     ) {
+        self.hear_known(step, from, id, begin.as_deref());
         let Some(holding) = self.holding(id) else { return };
         let members = &holding.terms.members;
-        let is_peer = members.contains(&from);
+        let is_peer = members.contains(from);
         // What arrives twice says the second time what is so already.
         let is_same = begin.as_ref().is_some_and(|begin| begin.terms.members == *members);
         if !is_peer || is_same || !holding.is_untouched() {
             return;
         }
-        let nodes = begin.as_ref().map_or_else(|| vec![from], |it| it.terms.members.clone());
+        let nodes =
+            begin.as_ref().map_or_else(|| vec![from], |it| it.terms.members.iter().collect());
         let starters = std::mem::take(&mut holding.starters);
         let position = self.drop_holding(step, id);
         for (caller, _) in starters {

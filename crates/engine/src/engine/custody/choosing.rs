@@ -1,11 +1,13 @@
 //! Which nodes hold an execution: that follows from its id and from who is in the cluster, and from
 //! nothing else, so that whoever is asked for the same start chooses the same nodes.
 //!
-//! A digest of the execution and the node ranks all members; the first so many are the holders. The
-//! first of them that can be reached starts it, and a node that is not that one says where to go:
+//! A digest of the execution and the node ranks all members; the first so many are the holders, and
+//! the first of all is its highest replica, which leads it. So every node leads as many as any other.
+//! The first of them that can be reached starts it, and a node that is not that one says where to go:
 //! so two starts of one id or name meet in one place. Whether a node can be reached decides only who
 //! starts, never who holds. An id that nobody asked for is varied until it falls to nodes that are
-//! there, this one among them.
+//! there and is led by this one: whoever was asked need not ask another, and the nodes that clients
+//! turn to share the work as the clients do.
 
 use outlast_lineage::{Digester, ExecutionId, NodeId};
 
@@ -14,7 +16,9 @@ use super::super::starting::busy;
 use crate::{Refusal, StartAsk};
 
 /// How many ids are looked at for one that falls to the right nodes.
-const DRAWS_MAX: u64 = 256;
+const DRAWS_MAX: u64 = 512;
+/// How many of those are to be led by this node: in a large cluster few are.
+const DRAWS_TO_LEAD: u64 = 384;
 
 impl Engine {
     /// The id of an execution that several nodes are to hold. What is named is named by its id, too:
@@ -31,25 +35,21 @@ impl Engine {
         }
     }
 
-    /// The nodes that hold an execution, the one that should start it first.
+    /// The nodes that hold an execution, the highest replica first: it should start it.
     pub(in crate::engine) fn holders_of(
         &self,
         execution: ExecutionId,
         replicas: usize,
     ) -> Result<Vec<NodeId>, Refusal> {
-        let mut members: Vec<NodeId> = self.peers.all().chain([self.options.node]).collect();
-        if members.len() < replicas {
+        let mut holders = ranked(execution, self.peers.all().chain([self.options.node]));
+        if holders.len() < replicas {
             return Err(busy(format!(
                 "{replicas} replicas are wanted and this node knows of {} nodes, itself included",
-                members.len()
+                holders.len()
             )));
         }
-        members.sort_by_cached_key(|node| {
-            let digest = Digester::new("holder").field(execution.as_bytes()).number(node.0);
-            *digest.finish().as_bytes()
-        });
-        members.truncate(replicas);
-        Ok(members)
+        holders.truncate(replicas);
+        Ok(holders)
     }
 
     /// Refuses to start an execution that is for another node to start.
@@ -64,11 +64,16 @@ impl Engine {
         Err(Refusal::Elsewhere { nodes: [near, far].concat() })
     }
 
-    /// Varies an id until the fewest of its holders are out of reach and this node is one of them.
+    /// Varies an id until the fewest of its holders are out of reach and this node is the first of
+    /// them, or at least one.
     fn draw_id(&self, id: ExecutionId, replicas: usize) -> Result<ExecutionId, Refusal> {
         let mut best = None;
         for number in 0..DRAWS_MAX {
             let candidate = varied(id, number);
+            let may_be_led = DRAWS_TO_LEAD <= number && best.is_none();
+            if !may_be_led && !self.is_first_of(candidate) {
+                continue;
+            }
             let holders = self.holders_of(candidate, replicas)?;
             if !holders.contains(&self.options.node) {
                 continue;
@@ -85,6 +90,12 @@ impl Engine {
         best.map(|(_, id)| id).ok_or_else(|| busy("no id was found that falls to this node"))
     }
 
+    /// Whether this node comes before all others for an execution.
+    fn is_first_of(&self, execution: ExecutionId) -> bool {
+        let own = rank(execution, self.options.node);
+        self.peers.all().all(|peer| own <= rank(execution, peer))
+    }
+
     /// How many holders out of reach there are at least, whatever the id.
     fn unavoidable(&self, replicas: usize) -> usize {
         let fit = self.peers.all().filter(|node| !self.is_unfit(*node)).count() + 1;
@@ -95,6 +106,19 @@ impl Engine {
     fn is_unfit(&self, node: NodeId) -> bool {
         node != self.options.node && (self.peers.is_lost(node) || self.gossip.is_draining(node))
     }
+}
+
+/// Nodes in the order in which they are asked to hold an execution. The first leads it.
+pub fn ranked(execution: ExecutionId, nodes: impl IntoIterator<Item = NodeId>) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = nodes.into_iter().collect();
+    nodes.sort_by_cached_key(|node| rank(execution, *node));
+    nodes
+}
+
+/// What decides who comes before whom for an execution: the least comes first.
+fn rank(execution: ExecutionId, node: NodeId) -> [u8; 32] {
+    let digest = Digester::new("holder").field(execution.as_bytes()).number(node.0);
+    *digest.finish().as_bytes()
 }
 
 /// The id of an execution that is known by its name.
@@ -128,6 +152,16 @@ mod tests {
         assert!(other != id && other != varied(id, 2));
         assert_eq!(other.as_bytes()[..6], id.as_bytes()[..6]);
         assert_eq!(other.to_string().as_bytes()[14], b'7', "a UUID of version 7");
+    }
+
+    #[test]
+    fn every_node_comes_first_as_often_as_any_other() {
+        let mut led = [0_u32; 5];
+        for number in 0..=u8::MAX {
+            let first = ranked(ExecutionId::from_bytes([number; 16]), (0..5).map(NodeId))[0];
+            led[usize::try_from(first.0).unwrap()] += 1;
+        }
+        assert!(led.iter().all(|led| (35..=70).contains(led)), "of 256, 51 each: {led:?}");
     }
 
     #[test]

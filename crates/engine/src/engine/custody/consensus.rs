@@ -8,7 +8,7 @@ use outlast_protocols::{paxos, replicas, two_phase};
 use super::super::{Engine, Step, Work};
 use super::turn::Turn;
 use super::wire::{choice_of, value_of};
-use super::{Alarm, Envelope, Word};
+use super::{Alarm, Envelope, Shared, Word};
 use crate::{Action, Position, Subject};
 
 impl Engine {
@@ -34,11 +34,11 @@ impl Engine {
     ) {
         let (me, patience) = (self.options.node, self.options.times.patience);
         let Some(holding) = self.holding(id) else { return };
-        let members: BTreeSet<NodeId> = holding.terms.members.iter().copied().collect();
         let machine = holding
             .decisions
             .entry(instance)
-            .or_insert_with(|| paxos::Paxos::new(me, members, patience));
+            .or_insert_with(|| paxos::Paxos::new(me, holding.terms.members.clone(), patience));
+        let of = Shared { execution: id, mark: holding.terms.members.mark() };
         for output in machine.step(step.now, input) {
             match output {
                 paxos::Output::Persist(record) => {
@@ -47,8 +47,8 @@ impl Engine {
                 }
                 paxos::Output::Send { to, message } => {
                     let envelope = match self.is_for_holders(id, &message) {
-                        true => Envelope::PaxosOfHolders(id, instance, message),
-                        false => Envelope::Paxos(id, instance, message),
+                        true => Envelope::PaxosOfHolders(of, instance, message),
+                        false => Envelope::Paxos(of, instance, message),
                     };
                     turn.send(to, &envelope);
                 }
@@ -136,8 +136,9 @@ impl Engine {
         instance: u32,
         message: paxos::Message,
     ) {
+        let Some(of) = self.shared(id) else { return };
         let position = self.roster.known(id).position;
-        let message = Envelope::Paxos(id, instance, message).encode();
+        let message = Envelope::Paxos(of, instance, message).encode();
         step.order(Some(position), Action::Send { to, message });
     }
 
@@ -157,27 +158,27 @@ impl Engine {
     fn coordinator_of(&mut self, id: ExecutionId) -> Option<NodeId> {
         let gone = self.gone_members(id);
         let members = &self.holding(id)?.terms.members;
-        members.iter().copied().filter(|node| !gone.contains(node)).max()
+        members.iter().rev().find(|node| !gone.contains(node))
     }
 
     /// The highest replica that is there asks whether all can forget.
     pub(super) fn coordinate(&mut self, step: &mut Step, id: ExecutionId, turn: &mut Turn) {
         let me = self.options.node;
         let patience = self.options.times.patience;
-        let gone: BTreeSet<NodeId> = self.gone_members(id);
+        let is_coordinator = self.coordinator_of(id) == Some(me);
         let Some(holding) = self.holding(id) else { return };
-        let present = holding.terms.members.iter().copied().filter(|node| !gone.contains(node));
-        let present: BTreeSet<NodeId> = present.collect();
         let begun = holding.coordinator.as_ref().is_some_and(|it| it.stage().is_some());
-        if !holding.replica.standing().settled || begun || present.last() != Some(&me) {
+        if !holding.replica.standing().settled || begun || !is_coordinator {
             return;
         }
         if self.keeps_something_back(id) {
             return;
         }
+        let gone = self.gone_members(id);
         let Some(holding) = self.holding(id) else { return };
         holding.coordinator.get_or_insert_with(|| two_phase::Coordinator::new(patience));
-        let others = present.into_iter().filter(|node| *node != me).collect();
+        let others = holding.terms.members.others(me);
+        let others = others.filter(|node| !gone.contains(node)).collect();
         self.tell_coordinator(step, id, two_phase::coordinator::Input::Begin(others), turn);
     }
 
@@ -186,7 +187,7 @@ impl Engine {
         let me = self.options.node;
         let Some(holding) = self.holding(id) else { return BTreeSet::new() };
         let members = holding.terms.members.clone();
-        members.into_iter().filter(|node| *node != me && self.peers.is_gone(*node)).collect()
+        members.others(me).filter(|node| self.peers.is_gone(*node)).collect()
     }
 
     pub(super) fn tell_participant(
@@ -197,6 +198,7 @@ impl Engine {
         turn: &mut Turn,
     ) {
         use two_phase::participant::Output;
+        let Some(of) = self.shared(id) else { return };
         let Some(holding) = self.holding(id) else { return };
         for output in holding.participant.step(step.now, input) {
             match output {
@@ -206,7 +208,7 @@ impl Engine {
                     turn.forgetting = Some(holding.forgetting.clone());
                 }
                 Output::Send { to, message } => {
-                    turn.send(to, &Envelope::Forgetting(id, message));
+                    turn.send(to, &Envelope::Forgetting(of, message));
                 }
                 Output::SetTimer { timer, at } => {
                     self.set_custody_alarm(id, Alarm::Participant(timer), at);
@@ -235,6 +237,7 @@ impl Engine {
         turn: &mut Turn,
     ) {
         use two_phase::coordinator::Output;
+        let Some(of) = self.shared(id) else { return };
         let Some(holding) = self.holding(id) else { return };
         let Some(coordinator) = &mut holding.coordinator else { return };
         for output in coordinator.step(step.now, input) {
@@ -245,7 +248,7 @@ impl Engine {
                     turn.forgetting = Some(holding.forgetting.clone());
                 }
                 Output::Send { to, message } => {
-                    turn.send(to, &Envelope::Forgetting(id, message));
+                    turn.send(to, &Envelope::Forgetting(of, message));
                 }
                 Output::SetTimer { timer, at } => {
                     self.set_custody_alarm(id, Alarm::Coordinator(timer), at);
@@ -264,16 +267,17 @@ impl Engine {
         &mut self,
         step: &mut Step,
         from: NodeId,
-        id: ExecutionId,
+        of: Shared,
         message: two_phase::Message,
     ) {
         use two_phase::Message;
-        if !self.knows(step, from, id) {
+        let id = of.execution;
+        if !self.knows(step, from, of) {
             // Whoever has forgotten says so: that all were ready is all there is to know. Whoever
             // never heard of it has not forgotten it, and is told what it missed.
             let was_here = self.roster.get(id).is_some() || self.tombstones.contains(id);
             if was_here && matches!(message, Message::Prepare | Message::Forget) {
-                let message = Envelope::Forgetting(id, Message::Forgotten).encode();
+                let message = Envelope::Forgetting(of, Message::Forgotten).encode();
                 step.order(Some(self.position), Action::Send { to: from, message });
             }
             return;
@@ -303,7 +307,7 @@ impl Engine {
     fn hear_ready(&mut self, step: &mut Step, from: NodeId, id: ExecutionId, turn: &mut Turn) {
         let (me, patience) = (self.options.node, self.options.times.patience);
         let Some(holding) = self.holding(id) else { return };
-        if from < me && holding.terms.members.contains(&from) {
+        if holding.terms.members.outranks(me, from) && holding.terms.members.contains(from) {
             holding.coordinator.get_or_insert_with(|| two_phase::Coordinator::new(patience));
         }
         let last = holding.replica.standing().decisions.checked_sub(1);

@@ -140,7 +140,8 @@ impl Engine {
                 if let Some(delta) = message.delta_mut() {
                     *delta = self.told_by(id);
                 }
-                turn.send_word(id, to, message);
+                let Some(of) = self.shared(id) else { return };
+                turn.send_word(of, to, message);
             }
             Output::SetTimer { timer, at } => self.set_custody_alarm(id, Alarm::Replica(timer), at),
             Output::Start => self.start_as_primary(step, id, turn),

@@ -15,6 +15,7 @@ mod consensus;
 mod detaching;
 mod driving;
 mod lines;
+mod looking;
 mod peers;
 mod reading;
 mod receiving;
@@ -31,13 +32,15 @@ use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
 use outlast_workflow::{Answer, Command, Event, Fault, FaultKind, Ticket};
 
+pub use choosing::ranked;
 pub use lines::REMNANT_TERMS;
+pub(super) use looking::{Looking, Wish};
 pub(super) use peers::Peers;
 pub(super) use reading::Reading;
 pub(super) use restoring::Stored;
 pub use wire::Spoken;
 pub(crate) use wire::{Begin, happenings_of};
-pub(super) use wire::{Carried, Envelope, Passed, StateBytes, Terms, Untold};
+pub(super) use wire::{Carried, Envelope, Passed, Shared, StateBytes, Terms, Untold};
 
 use crate::{Acknowledge, Caller, Phase, Strategy};
 
@@ -177,7 +180,7 @@ impl Holding {
     ) -> Self {
         let setup = replicas::Setup { beginning, ..setup(me, &terms, times) };
         let replica = replicas::Replica::new(setup);
-        let peers = terms.members.iter().copied().filter(|peer| *peer != me).collect();
+        let peers = terms.members.others(me).collect();
         Self {
             terms,
             salt,
@@ -299,7 +302,7 @@ fn setup(me: NodeId, terms: &Terms, times: &Times) -> replicas::Setup {
     };
     replicas::Setup {
         me,
-        members: terms.members.iter().copied().collect(),
+        members: terms.members.clone(),
         mode: match survival.strategy {
             Strategy::Active => replicas::Mode::Active,
             _ => replicas::Mode::Elected,

@@ -11,7 +11,7 @@ use outlast_workflow::Program;
 use super::super::{Due, Engine, Step, Work};
 use super::peers::Heard;
 use super::turn::Turn;
-use super::{Begin, Envelope, Word};
+use super::{Begin, Envelope, Shared, Word};
 use crate::{Action, Definition};
 
 /// How many executions wait for their definitions at most; their starters ask again.
@@ -92,22 +92,24 @@ impl Engine {
             }
             Envelope::HasBegun(id) => self.has_begun(step, from, id),
             Envelope::Unknown(id) => self.meet_unknowing(step, from, id),
+            Envelope::Knows(id) => self.take_question(step, from, id),
             // The rest is written down; while the disk is full, it is as good as lost.
             _ if self.storage_full => {}
             Envelope::Otherwise(id, begin) => self.take_otherwise(step, from, id, begin),
             Envelope::Begin(begin) => self.take_begin(step, from, *begin),
-            Envelope::Replica(id, message) => self.take_word(step, from, id, message),
-            Envelope::Paxos(id, instance, message) => {
-                if self.knows(step, from, id) {
+            Envelope::Replica(of, message) => self.take_word(step, from, of, message),
+            Envelope::Paxos(of, instance, message) => {
+                if self.knows(step, from, of) {
+                    self.take_paxos(step, from, of.execution, instance, message);
+                }
+            }
+            Envelope::PaxosOfHolders(of, instance, message) => {
+                let id = of.execution;
+                if self.knows(step, from, of) && self.may_agree(id, instance, &message) {
                     self.take_paxos(step, from, id, instance, message);
                 }
             }
-            Envelope::PaxosOfHolders(id, instance, message) => {
-                if self.knows(step, from, id) && self.may_agree(id, instance, &message) {
-                    self.take_paxos(step, from, id, instance, message);
-                }
-            }
-            Envelope::Forgetting(id, message) => self.take_forgetting(step, from, id, message),
+            Envelope::Forgetting(of, message) => self.take_forgetting(step, from, of, message),
             Envelope::Event(carried) => self.take_carried(step, from, *carried),
             Envelope::EventsOffered(offered) => self.take_offer(step, from, &offered),
             Envelope::EventsSorted(held, wanted) => self.take_sorted(step, from, &held, &wanted),
@@ -116,9 +118,10 @@ impl Engine {
 
     /// Whether this node holds an execution together with the sender. If it never heard of it, or holds
     /// it with others, the sender is told.
-    pub(super) fn knows(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) -> bool {
+    pub(super) fn knows(&mut self, step: &mut Step, from: NodeId, of: Shared) -> bool {
+        let id = of.execution;
         if let Some(holding) = self.holding(id) {
-            if holding.terms.members.contains(&from) {
+            if holding.terms.members.mark() == of.mark && holding.terms.members.contains(from) {
                 return self.wake(id);
             }
             // Whoever was to hold it with this node, which then joined others, would wait for ever.
@@ -133,14 +136,21 @@ impl Engine {
         false
     }
 
+    /// An execution as this node holds it with others.
+    pub(super) fn shared(&mut self, id: ExecutionId) -> Option<Shared> {
+        let mark = self.holding(id)?.terms.members.mark();
+        Some(Shared { execution: id, mark })
+    }
+
     fn take_word(
         &mut self,
         step: &mut Step,
         from: NodeId,
-        id: ExecutionId,
+        of: Shared,
         mut message: replicas::Message,
     ) {
-        if !self.knows(step, from, id) || !self.can_read(step, from, id, &mut message) {
+        let id = of.execution;
+        if !self.knows(step, from, of) || !self.can_read(step, from, id, &mut message) {
             return;
         }
         // Whoever speaks of it holds it: its starter may be waiting to hear so.
@@ -154,8 +164,9 @@ impl Engine {
     /// A peer does not know an execution that it is a replica of: it is told again. If everyone
     /// else has forgotten it, it is as good as forgotten here.
     fn meet_unknowing(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) {
+        self.hear_unknown(from, id);
         let Some(holding) = self.holding(id) else { return };
-        if holding.terms.members.contains(&from) {
+        if holding.terms.members.contains(from) {
             self.send_begin(step, from, id);
         }
     }
@@ -165,7 +176,7 @@ impl Engine {
         let all: Vec<ExecutionId> = self.custodies.iter().copied().collect();
         for id in all {
             let Some(holding) = self.holding(id) else { continue };
-            if holding.terms.members.contains(&peer) {
+            if holding.terms.members.contains(peer) {
                 let word = Word::Replica(Box::new(input.clone()));
                 self.queue(id, |execution| Work::Custody { execution, word });
             }

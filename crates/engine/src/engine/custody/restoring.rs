@@ -110,8 +110,7 @@ impl Holding {
 
     fn restore_forgetting(&mut self, me: NodeId, times: &Times, forgetting: Forgetting) {
         if let Some(record) = forgetting.participant {
-            let members = self.terms.members.iter().copied();
-            let peers = members.filter(|peer| *peer != me).collect();
+            let peers = self.terms.members.others(me).collect();
             self.participant = two_phase::Participant::restored(peers, times.patience, record);
         }
         self.coordinator = forgetting
@@ -278,7 +277,7 @@ impl Entry {
     /// Who holds it, if several nodes do.
     pub(in crate::engine) fn holders(&self) -> Option<Holders> {
         let Some(Custody::Replica(holding)) = &self.custody else { return None };
-        let (members, leader) = (holding.terms.members.clone(), holding.replica.leader());
+        let (members, leader) = (holding.terms.members.iter().collect(), holding.replica.leader());
         Some(Holders { members, leader, phase: holding.shown_phase() })
     }
 

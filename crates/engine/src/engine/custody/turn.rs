@@ -9,12 +9,12 @@
 
 use std::collections::BTreeSet;
 
-use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId};
+use outlast_lineage::{EffectId, Epoch, NodeId};
 use outlast_protocols::replicas::{self, Situation};
 use outlast_protocols::{paxos, two_phase};
 use outlast_workflow::{Command, Happening};
 
-use super::{Envelope, Forgetting, StateBytes};
+use super::{Envelope, Forgetting, Shared, StateBytes};
 
 /// What one step did to one execution in custody, until it is recorded.
 #[derive(Debug, Default)]
@@ -83,11 +83,11 @@ impl Turn {
         }
     }
 
-    pub(super) fn send_word(&mut self, id: ExecutionId, to: NodeId, message: replicas::Message) {
+    pub(super) fn send_word(&mut self, of: Shared, to: NodeId, message: replicas::Message) {
         let same = self.last.as_ref() == Some(&message);
         let bytes = match self.letters.last().filter(|_| same) {
             Some(letter) => letter.message.clone(),
-            None => Envelope::Replica(id, message.clone()).encode(),
+            None => Envelope::Replica(of, message.clone()).encode(),
         };
         self.last = Some(message);
         let early = !self.is_recorded();
@@ -107,19 +107,20 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
-    use outlast_lineage::Point;
+    use outlast_lineage::{ExecutionId, Point};
 
     use super::*;
 
     const ID: ExecutionId = ExecutionId::from_bytes([7; 16]);
+    const OF: Shared = Shared { execution: ID, mark: 1 };
 
     #[test]
     fn what_is_said_before_anything_changed_need_not_wait_for_the_record() {
         let mut turn = Turn::default();
         turn.send(NodeId(2), &Envelope::HasBegun(ID));
-        turn.send_word(ID, NodeId(2), replicas::Message::Inquire);
+        turn.send_word(OF, NodeId(2), replicas::Message::Inquire);
         turn.changes.push(replicas::Change::Settled);
-        turn.send_word(ID, NodeId(2), replicas::Message::Want);
+        turn.send_word(OF, NodeId(2), replicas::Message::Want);
         turn.send(NodeId(2), &Envelope::HasBegun(ID));
         let early: Vec<bool> = turn.letters.iter().map(|letter| letter.early).collect();
         assert_eq!(early, [true, true, false, false]);
@@ -141,15 +142,15 @@ mod tests {
             delta: Vec::new().into(),
             beginning: None,
         };
-        turn.send_word(ID, NodeId(2), update);
+        turn.send_word(OF, NodeId(2), update);
         assert!(!turn.letters[0].early);
     }
 
     #[test]
     fn nobody_waits_to_hear_that_others_forget() {
         let mut turn = Turn::default();
-        turn.send(NodeId(2), &Envelope::Forgetting(ID, two_phase::Message::Prepared));
-        turn.send_word(ID, NodeId(2), replicas::Message::Inquire);
+        turn.send(NodeId(2), &Envelope::Forgetting(OF, two_phase::Message::Prepared));
+        turn.send_word(OF, NodeId(2), replicas::Message::Inquire);
         let awaited: Vec<bool> = turn.letters.iter().map(|letter| letter.awaited).collect();
         assert_eq!(awaited, [false, true]);
     }
@@ -158,10 +159,10 @@ mod tests {
     fn what_goes_to_several_nodes_is_the_same_to_each() {
         let mut turn = Turn::default();
         for node in [1, 2] {
-            turn.send_word(ID, NodeId(node), replicas::Message::Inquire);
+            turn.send_word(OF, NodeId(node), replicas::Message::Inquire);
         }
         assert_eq!(turn.letters[0].message, turn.letters[1].message);
-        turn.send_word(ID, NodeId(3), replicas::Message::Want);
+        turn.send_word(OF, NodeId(3), replicas::Message::Want);
         assert_ne!(turn.letters[1].message, turn.letters[2].message);
     }
 }

@@ -5,7 +5,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use outlast_expressions::{Value, value};
 use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
-use outlast_protocols::{paxos, replicas, two_phase};
+use outlast_protocols::{Members, paxos, replicas, two_phase};
 use outlast_workflow::{Delta, Execution, Happening, Program, Start};
 
 use crate::writing::write_behind;
@@ -38,13 +38,13 @@ pub(in crate::engine) enum Envelope {
     Unknown(#[n(0)] ExecutionId),
     /// A word between replicas of an execution.
     #[n(4)]
-    Replica(#[n(0)] ExecutionId, #[n(1)] replicas::Message),
+    Replica(#[n(0)] Shared, #[n(1)] replicas::Message),
     /// A word on one decision of an execution.
     #[n(5)]
-    Paxos(#[n(0)] ExecutionId, #[n(1)] u32, #[n(2)] paxos::Message),
+    Paxos(#[n(0)] Shared, #[n(1)] u32, #[n(2)] paxos::Message),
     /// A word on the forgetting of an execution.
     #[n(6)]
-    Forgetting(#[n(0)] ExecutionId, #[n(1)] two_phase::Message),
+    Forgetting(#[n(0)] Shared, #[n(1)] two_phase::Message),
     /// The sender lacks a definition.
     #[n(7)]
     WantDefinition(#[n(0)] Digest),
@@ -72,7 +72,20 @@ pub(in crate::engine) enum Envelope {
     EventsSorted(#[n(0)] Vec<u64>, #[n(1)] Vec<u64>),
     /// As `Paxos`, but for those only who hold the line that it is about.
     #[n(15)]
-    PaxosOfHolders(#[n(0)] ExecutionId, #[n(1)] u32, #[n(2)] paxos::Message),
+    PaxosOfHolders(#[n(0)] Shared, #[n(1)] u32, #[n(2)] paxos::Message),
+    /// Whether the receiver knows an execution: it answers `Otherwise` or `Unknown`.
+    #[n(16)]
+    Knows(#[n(0)] ExecutionId),
+}
+
+/// An execution, as certain nodes hold it: who holds it with others takes no part in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+pub(in crate::engine) struct Shared {
+    #[n(0)]
+    pub(in crate::engine) execution: ExecutionId,
+    /// What tells its members from others.
+    #[n(1)]
+    pub(in crate::engine) mark: u32,
 }
 
 /// The fields of `Envelope::Heartbeat`.
@@ -142,7 +155,7 @@ pub(in crate::engine) struct Terms {
     #[n(0)]
     pub(in crate::engine) survival: Survival,
     #[n(1)]
-    pub(in crate::engine) members: Vec<NodeId>,
+    pub(in crate::engine) members: Members,
 }
 
 /// What a step of a primary changed, or several, as its backups get it.
@@ -206,13 +219,15 @@ impl Spoken {
     pub fn of(message: &[u8]) -> Option<Self> {
         let envelope = Envelope::decode(message)?;
         let (shown, execution): (&dyn std::fmt::Debug, _) = match &envelope {
-            Envelope::Replica(id, message) => (message, Some(*id)),
-            Envelope::Paxos(id, _, message) | Envelope::PaxosOfHolders(id, _, message) => {
-                (message, Some(*id))
+            Envelope::Replica(of, message) => (message, Some(of.execution)),
+            Envelope::Paxos(of, _, message) | Envelope::PaxosOfHolders(of, _, message) => {
+                (message, Some(of.execution))
             }
-            Envelope::Forgetting(id, message) => (message, Some(*id)),
+            Envelope::Forgetting(of, message) => (message, Some(of.execution)),
             Envelope::Begin(begin) => (&envelope, Some(begin.execution)),
-            Envelope::HasBegun(id) | Envelope::Unknown(id) => (&envelope, Some(*id)),
+            Envelope::HasBegun(id) | Envelope::Unknown(id) | Envelope::Knows(id) => {
+                (&envelope, Some(*id))
+            }
             _ => (&envelope, None),
         };
         let kind = format!("{shown:?}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outlast_lineage::{Epoch, NodeId};
 
-use super::super::{Input, Message, Output, Situation, Timer};
+use super::super::{Input, Message, Output, Replica, Setup, Situation, Timer};
 use super::steps::{
     NOW, advance, begun, elect, fire, head, lead, lose, receive, request, said_to, setup, state,
     timer_at, vote,
@@ -14,6 +14,29 @@ use super::world::{ELECTION_WAIT, Terms, World};
 /// An objection of someone who still follows the lost primary.
 fn not_yet(term: u64, leader: u64) -> Message {
     Message::Reject { term: Epoch(term), known: Epoch(term), leader: Some(NodeId(leader)) }
+}
+
+/// The order of the replicas of this execution: 1 is the highest, then 2, then 3.
+fn turned(me: u64) -> Setup {
+    Setup { members: [3, 2, 1].map(NodeId).into_iter().collect(), ..setup(me, 3, 1) }
+}
+
+#[test]
+fn who_goes_first_is_said_by_the_execution_and_not_by_the_ids_of_nodes() {
+    assert!(Replica::new(turned(1)).step(NOW, Input::Begun).contains(&Output::Start));
+    assert_eq!(begun(turned(3)).leader(), Some(NodeId(1)));
+    // The second stands and is voted for; the third would have to let it go first.
+    let mut second = begun(turned(2));
+    assert!(lose(&mut second, 1).contains(&Output::Report(Situation::Candidacy)));
+    let mut third = begun(turned(3));
+    lose(&mut third, 1);
+    let said = receive(&mut third, 2, request(3, head(&[], 0)));
+    assert!(matches!(said_to(&said, 2)[..], [Message::Vote { .. }]), "{said:?}");
+    let said = receive(&mut second, 3, request(3, head(&[], 0)));
+    assert!(
+        matches!(said_to(&said, 3)[..], [.., Message::Reject { leader: None, .. }]),
+        "{said:?}"
+    );
 }
 
 #[test]

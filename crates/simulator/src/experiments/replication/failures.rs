@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::workload::{exponential, unit};
+use super::workload::{self, exponential, unit};
 use crate::{Fault, FaultKind, Places, Random};
 
 /// The mean time to recovery.
@@ -54,8 +54,8 @@ pub(super) fn of_one_node(random: &mut Random, count: usize, length: Duration) -
 /// are in two groups of the same size, so that nobody can elect another. It is over before the
 /// workflow would have ended.
 pub(super) fn no_majority(random: &mut Random, replicas: usize, length: Duration) -> Vec<Fault> {
-    let primary = replicas - 1;
-    let mut others: Vec<usize> = (0..primary).collect();
+    let primary = workload::first_primary(replicas);
+    let mut others: Vec<usize> = (0..replicas).filter(|place| *place != primary).collect();
     let mut side: Places = 0;
     for _ in 0..others.len() / 2 {
         side |= 1 << others.swap_remove(random.index(others.len()));

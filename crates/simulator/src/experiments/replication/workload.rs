@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outlast_engine::ranked;
 use outlast_expressions::Value;
 use outlast_languages::openworkflow;
 use outlast_lineage::ExecutionId;
 use outlast_workflow::Program;
 
+use crate::world::node_at;
 use crate::{Plan, Random, StartPlan};
 
 /// How many activities a workflow has.
@@ -24,6 +26,12 @@ const COST_MAX: u64 = 100;
 
 /// The only execution of a world.
 pub(super) const EXECUTION: ExecutionId = ExecutionId::from_bytes([1; 16]);
+
+/// The place of the node that leads it while nothing fails.
+pub(super) fn first_primary(replicas: usize) -> usize {
+    let first = ranked(EXECUTION, (0..replicas).map(node_at))[0];
+    (0..replicas).find(|place| node_at(*place) == first).unwrap_or_default()
+}
 
 /// The definitions, compiled once for all runs.
 #[derive(Clone, Debug)]

@@ -1,0 +1,178 @@
+//! Looking round before a start by an id or name that others may know.
+//!
+//! Which nodes hold an execution follows from who is in the cluster. If that changed since it was started,
+//! the node that is asked for the same start now may never have heard of it, and it would lead it: so it
+//! first asks the others that are to hold it. All but one of those held it before, however one node
+//! joined. Whoever cannot be reached is not waited for long: nobody is kept from starting by a cut. A
+//! node that is to lead what another one has started asks, too: the other may have been cut off.
+//!
+//! Nothing of it is written down. A node that dies meanwhile has started nothing, and its caller asks again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use outlast_lineage::{ExecutionId, NodeId, Time};
+
+use super::super::{Engine, Step, Work};
+use super::{Begin, Envelope};
+use crate::{Action, Ask, Caller, Refusal, Reply, StartAsk};
+
+/// How often whoever is silent is asked.
+const QUESTIONS: u32 = 2;
+
+/// What waits for the answers.
+#[derive(Debug)]
+pub(in crate::engine) enum Wish {
+    /// A caller wants an execution started.
+    Start(Caller, Box<StartAsk>),
+    /// A node wants this one to lead an execution that it has started.
+    Begin(NodeId, Box<Begin>),
+}
+
+/// Starts that wait until it is known whether others hold the execution.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Looking {
+    by_execution: BTreeMap<ExecutionId, Search>,
+}
+
+#[derive(Debug)]
+struct Search {
+    wishes: Vec<Wish>,
+    /// Who has not answered.
+    silent: BTreeSet<NodeId>,
+    questions: u32,
+    /// When it is looked at again.
+    due: Time,
+}
+
+impl Looking {
+    /// When a search is looked at again next. There are few at a time, and mostly none.
+    pub(in crate::engine) fn next(&self) -> Option<Time> {
+        self.by_execution.values().map(|search| search.due).min()
+    }
+}
+
+impl Engine {
+    /// Has a wish wait until others have said whether they know the execution; gives it back if it need
+    /// not wait.
+    pub(in crate::engine) fn look_round(
+        &mut self,
+        step: &mut Step,
+        execution: ExecutionId,
+        others: impl IntoIterator<Item = NodeId>,
+        wish: Wish,
+    ) -> Option<Wish> {
+        if let Some(search) = self.looking.by_execution.get_mut(&execution) {
+            if search.silent.is_empty() {
+                self.looking.by_execution.remove(&execution);
+                return Some(wish);
+            }
+            search.wishes.push(wish);
+            return None;
+        }
+        let me = self.options.node;
+        let near = |node: &NodeId| *node != me && !self.peers.is_lost(*node);
+        let silent: BTreeSet<NodeId> = others.into_iter().filter(near).collect();
+        if silent.is_empty() {
+            return Some(wish);
+        }
+        let due = step.now.after(self.options.times.patience);
+        let search = Search { wishes: vec![wish], silent, questions: 1, due };
+        ask_all(step, execution, &search.silent);
+        self.looking.by_execution.insert(execution, search);
+        None
+    }
+
+    /// Another node wants to know whether an execution is known here.
+    pub(super) fn take_question(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) {
+        if self.roster.get(id).is_some() {
+            return self.say_otherwise(step, from, id);
+        }
+        let answer = match self.tombstones.contains(id) {
+            true => Envelope::Otherwise(id, None),
+            false => Envelope::Unknown(id),
+        };
+        let message = answer.encode();
+        step.order(Some(self.position), Action::Send { to: from, message });
+    }
+
+    /// Another node does not know an execution, or as it should.
+    pub(super) fn hear_unknown(&mut self, from: NodeId, id: ExecutionId) {
+        if let Some(search) = self.looking.by_execution.get_mut(&id) {
+            search.silent.remove(&from);
+            if search.silent.is_empty() {
+                self.start_after_all(id);
+            }
+        }
+    }
+
+    /// Another node knows an execution: whoever wants to start it is sent there, and whoever was told to
+    /// begin it on other terms does not.
+    pub(super) fn hear_known(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        id: ExecutionId,
+        begin: Option<&Begin>,
+    ) {
+        let Some(search) = self.looking.by_execution.get(&id) else { return };
+        let is_same = |wish: &Wish| match (wish, begin) {
+            (Wish::Begin(_, wanted), Some(begin)) => wanted.terms.members == begin.terms.members,
+            _ => false,
+        };
+        if search.wishes.iter().any(is_same) {
+            return self.hear_unknown(from, id);
+        }
+        let Some(search) = self.looking.by_execution.remove(&id) else { return };
+        let me = self.options.node;
+        let holders = begin.into_iter().flat_map(|begin| begin.terms.members.others(me).rev());
+        let nodes: Vec<NodeId> =
+            [from].into_iter().chain(holders.filter(|node| *node != from)).collect();
+        for wish in search.wishes {
+            let Wish::Start(caller, _) = wish else { continue };
+            let refusal = Refusal::Elsewhere { nodes: nodes.clone() };
+            step.reply(Some(self.position), caller, Reply::Refused(refusal));
+        }
+    }
+
+    /// Asks again who has not answered, and waits no longer than that.
+    pub(in crate::engine) fn ring_looking(&mut self, step: &mut Step) {
+        let due = self.looking.by_execution.iter().filter(|(_, search)| search.due <= step.now);
+        let due: Vec<ExecutionId> = due.map(|(id, _)| *id).collect();
+        for id in due {
+            let Some(search) = self.looking.by_execution.get_mut(&id) else { continue };
+            if search.silent.is_empty() {
+                // Whoever was to start it could not.
+                self.looking.by_execution.remove(&id);
+                continue;
+            }
+            search.silent.retain(|node| !self.peers.is_lost(*node));
+            if search.questions == QUESTIONS {
+                search.silent.clear();
+            }
+            search.questions += 1;
+            search.due = step.now.after(self.options.times.patience);
+            ask_all(step, id, &search.silent);
+            if search.silent.is_empty() {
+                self.start_after_all(id);
+            }
+        }
+    }
+
+    /// Nobody knows it. The first of those who asked for it starts it, the others find it started.
+    fn start_after_all(&mut self, id: ExecutionId) {
+        let Some(search) = self.looking.by_execution.get_mut(&id) else { return };
+        for wish in std::mem::take(&mut search.wishes) {
+            self.queue_own(match wish {
+                Wish::Start(caller, ask) => Work::Answer { caller, ask: Box::new(Ask::Start(ask)) },
+                Wish::Begin(from, begin) => Work::Begin { from, begin },
+            });
+        }
+    }
+}
+
+fn ask_all(step: &mut Step, execution: ExecutionId, nodes: &BTreeSet<NodeId>) {
+    for to in nodes {
+        let message = Envelope::Knows(execution).encode();
+        step.order(None, Action::Send { to: *to, message });
+    }
+}
