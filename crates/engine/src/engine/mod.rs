@@ -13,6 +13,7 @@ mod certain;
 mod children;
 mod custody;
 mod definitions;
+mod entries;
 mod entry;
 mod events;
 mod gossip;

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use outlast_lineage::{ExecutionId, Time};
 use outlast_workflow::Execution;
 
+use super::entries::Entries;
 use super::entry::{Entry, Origin, State};
 use crate::Condition;
 
 /// All executions and their indexes.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
-    /// In boxes: the nodes of a tree that grows at its end are half empty.
-    entries: BTreeMap<ExecutionId, Box<Entry>>,
+    entries: Entries,
     by_condition: BTreeSet<(Condition, ExecutionId)>,
     by_name: BTreeMap<(Arc<str>, Box<str>), ExecutionId>,
     /// Ended executions that nobody holds, by the time of their end.
@@ -44,21 +44,21 @@ const fn is_running(condition: Condition) -> bool {
 
 impl Roster {
     pub(super) fn get(&self, id: ExecutionId) -> Option<&Entry> {
-        self.entries.get(&id).map(Box::as_ref)
+        self.entries.get(id)
     }
 
     /// An entry whose indexed facts (condition, held, parked, awake) are not to be changed.
     pub(super) fn get_mut(&mut self, id: ExecutionId) -> Option<&mut Entry> {
-        self.entries.get_mut(&id).map(Box::as_mut)
+        self.entries.get_mut(id)
     }
 
     /// An entry that is known to be there.
     pub(super) fn known(&mut self, id: ExecutionId) -> &mut Entry {
-        self.entries.get_mut(&id).expect("the execution was found in this step")
+        self.entries.get_mut(id).expect("the execution was found in this step")
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&ExecutionId, &Entry)> {
-        self.entries.iter().map(|(id, entry)| (id, entry.as_ref()))
+        self.entries.iter()
     }
 
     /// Executions after one, in order of their ids.
@@ -68,7 +68,7 @@ impl Roster {
     ) -> impl Iterator<Item = (ExecutionId, &Entry)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
-        self.entries.range((from, Unbounded)).map(|(id, entry)| (*id, entry.as_ref()))
+        self.entries.range((from, Unbounded))
     }
 
     /// Executions in a condition after one, in order of their ids.
@@ -83,7 +83,7 @@ impl Roster {
         self.by_condition
             .range((from, Unbounded))
             .take_while(move |(of, _)| *of == condition)
-            .map(|(_, id)| (*id, self.entries[id].as_ref()))
+            .map(|(_, id)| (*id, self.entries.get(*id).expect("what has a condition is there")))
     }
 
     pub(super) fn named(&self, namespace: &str, name: &str) -> Option<ExecutionId> {
@@ -129,18 +129,17 @@ impl Roster {
 
     /// Adds an execution.
     pub(super) fn insert(&mut self, id: ExecutionId, entry: Entry) {
-        assert!(!self.entries.contains_key(&id), "an id is given once");
         if let Some(name) = &entry.name {
             self.by_name.insert((Arc::clone(&entry.defined.namespace), name.clone()), id);
         }
-        self.entries.insert(id, Box::new(entry));
+        self.entries.insert(id, entry);
         self.index(id);
     }
 
     /// Removes an execution. Its name stays taken until `free_name`.
     pub(super) fn remove(&mut self, id: ExecutionId) -> Option<Entry> {
-        self.entries.contains_key(&id).then(|| self.unindex(id));
-        self.entries.remove(&id).map(|entry| *entry)
+        self.entries.contains(id).then(|| self.unindex(id));
+        self.entries.remove(id)
     }
 
     /// Takes a name for an execution that is no longer there.
@@ -162,8 +161,12 @@ impl Roster {
     /// Makes an execution ready to be used; says whether it slept. Nothing if there is none.
     pub(super) fn wake(&mut self, id: ExecutionId) -> Option<bool> {
         let uses = self.uses + 1;
-        let entry = self.entries.get_mut(&id)?;
+        let entry = self.entries.get_mut(id)?;
         let slept = entry.wake();
+        if !slept && entry.touched == self.uses && 0 < self.uses {
+            // It was the last one to be used.
+            return Some(false);
+        }
         if !slept {
             self.awake.remove(&(entry.touched, id));
         }
@@ -185,14 +188,14 @@ impl Roster {
 
     /// Drops the state of an execution that the store holds as it is.
     pub(super) fn store(&mut self, id: ExecutionId) {
-        let entry = self.entries.get_mut(&id).expect("the execution was found in this step");
+        let entry = self.entries.get_mut(id).expect("the execution was found in this step");
         self.awake.remove(&(entry.touched, id));
         entry.state = State::Stored;
     }
 
     /// Takes the state that the store held: the execution is awake.
     pub(super) fn fetched(&mut self, id: ExecutionId, execution: Execution) {
-        let entry = self.entries.get_mut(&id).expect("the execution was found in this step");
+        let entry = self.entries.get_mut(id).expect("the execution was found in this step");
         assert!(entry.is_stored(), "a state that is here need not be fetched");
         self.uses += 1;
         entry.touched = self.uses;
@@ -201,7 +204,7 @@ impl Roster {
     }
 
     fn index(&mut self, id: ExecutionId) {
-        let entry = &self.entries[&id];
+        let entry = self.entries.get(id).expect("it was just found");
         self.by_condition.insert((entry.condition, id));
         if entry.condition.is_end() {
             if entry.is_over() {
@@ -222,7 +225,7 @@ impl Roster {
     }
 
     fn unindex(&mut self, id: ExecutionId) {
-        let entry = &self.entries[&id];
+        let entry = self.entries.get(id).expect("it was just found");
         self.by_condition.remove(&(entry.condition, id));
         self.ended.remove(&(entry.changed, id));
         if !entry.condition.is_end() {
@@ -237,12 +240,13 @@ impl Roster {
 
     pub(super) fn assert_invariants(&self) {
         assert_eq!(self.by_condition.len(), self.entries.len(), "each has one condition");
-        let live = self.entries.values().filter(|entry| !entry.condition.is_end()).count();
+        self.entries.assert_invariants();
+        let live = self.entries.iter().filter(|(_, entry)| !entry.condition.is_end()).count();
         assert_eq!(self.live, live);
         assert_eq!(self.shares.values().map(|share| share.live).sum::<usize>(), live);
-        let running = self.entries.values().filter(|entry| is_running(entry.condition)).count();
+        let running = self.entries.iter().filter(|(_, entry)| is_running(entry.condition)).count();
         assert_eq!(self.shares.values().map(|share| share.running).sum::<usize>(), running);
-        for (id, entry) in &self.entries {
+        for (id, entry) in self.entries.iter() {
             assert!(self.by_condition.contains(&(entry.condition, *id)));
             assert_eq!(self.awake.contains(&(entry.touched, *id)), entry.is_awake());
             assert_eq!(self.parked.contains(id), entry.parked);
