@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::flows::{Line, Provider, last_number};
-use super::nodes::{Cluster, pause};
+use super::nodes::Cluster;
+use super::processes::pause;
 use super::sandbox::in_a_sandbox;
 
 /// Longer than it takes to count a node as lost.

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 
 use outlast_node::fixture::ledger::{Entry, Kind, Outcome};
 
-use super::nodes::{Cluster, holds_in_time, until};
+use super::nodes::Cluster;
+use super::processes::{holds_in_time, until};
 
 /// A document of calls one after the other.
 pub(crate) struct Line {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use outlast_node::fixture::ledger::{Entry, Kind};
 
 use super::flows::{Line, Provider, from, last_number};
-use super::nodes::{Cluster, pause, until};
+use super::nodes::Cluster;
+use super::processes::{pause, until};
 use super::sandbox::in_a_sandbox;
 
 /// How many calls there are in a short line.

@@ -17,6 +17,8 @@ mod kills;
 mod network;
 mod nodes;
 mod pauses;
+#[path = "../processes/mod.rs"]
+mod processes;
 mod sandbox;
 mod splits;
 mod swarm;

@@ -1,58 +1,26 @@
 //! A cluster of real nodes, one on each host, and the ledger that their calls go to.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::{LazyLock, mpsc};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use outlast_node::fixture::ledger::{Entry, Ledger, Options};
 use outlast_node::http::read_token;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
-use tokio::runtime::{Builder, Runtime};
 
 use super::network::{self, Network, SWITCH};
+use super::processes::{
+    Api, Process, RUNTIME, body_of, entries_of, is_connected, outlast, until, without_surroundings,
+};
 
-/// Longer than anything here takes, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How often something is looked at again.
-const PAUSE: Duration = Duration::from_millis(5);
 /// How long a slow call takes to be answered.
 const ANSWER: Duration = Duration::from_millis(60);
-
-/// Where the ledger runs, and where waiting is done.
-static RUNTIME: LazyLock<Runtime> =
-    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap());
-
-/// Looks again and again until something holds.
-pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) {
-    assert!(holds_in_time(holds), "in vain: {what}");
-}
-
-/// The same, for whoever has more to say if it does not come to hold.
-pub(crate) fn holds_in_time(mut holds: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        if deadline <= Instant::now() {
-            return false;
-        }
-        pause(PAUSE);
-    }
-    true
-}
-
-/// Lets some time pass.
-pub(crate) fn pause(time: Duration) {
-    RUNTIME.block_on(async { tokio::time::sleep(time).await });
-}
 
 /// Several nodes of one cluster, each on a host of its own.
 pub(crate) struct Cluster {
     pub(crate) ledger: Ledger,
-    /// In the order of their ids: the last one is the first primary.
+    /// In the order of their ids.
     pub(crate) nodes: Vec<Node>,
     network: Network,
     directory: TempDir,
@@ -64,7 +32,7 @@ pub(crate) struct Node {
     host: usize,
     data: PathBuf,
     origin: String,
-    child: Option<Child>,
+    process: Process,
 }
 
 impl Cluster {
@@ -85,9 +53,8 @@ impl Cluster {
     }
 
     fn found(&self) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
-        command.args(["cluster", "init", "--data"]).arg(self.directory.path().join("1"));
-        let founded = command.output().unwrap();
+        let first = self.directory.path().join("1");
+        let founded = outlast(&["cluster", "init", "--data"]).arg(first).output().unwrap();
         assert!(founded.status.success(), "{founded:?}");
     }
 
@@ -102,21 +69,18 @@ impl Cluster {
         let caller = network::address(host).to_string();
         let door = RUNTIME.block_on(self.ledger.door(&caller)).unwrap();
         let origin = format!("http://ledger.test=http://{door}");
-        let mut node = Node { id: String::new(), host, data, origin, child: None };
+        let mut node = Node { id: String::new(), host, data, origin, process: Process::default() };
         node.start(token.as_deref());
         self.nodes.push(node);
     }
 
     /// Waits until every living node is connected with every other one.
     pub(crate) fn all_connected(&self) {
-        let alive: Vec<&Node> = self.nodes.iter().filter(|node| node.child.is_some()).collect();
+        let alive: Vec<&Node> = self.nodes.iter().filter(|node| node.process.runs()).collect();
         for node in &alive {
             until("all are connected", || {
                 let (_, seen) = node.ask("GET", "/v1/cluster", &Json::Null);
-                let members = seen["members"].as_array().cloned().unwrap_or_default();
-                let connected =
-                    |id: &str| members.iter().any(|it| it["node"] == id && it["connected"] == true);
-                alive.iter().all(|other| connected(&other.id))
+                alive.iter().all(|other| is_connected(&seen, &other.id))
             });
         }
     }
@@ -141,7 +105,7 @@ impl Cluster {
     /// same output.
     pub(crate) fn completes(&self, execution: &str) {
         let path = format!("/v1/executions/{execution}/wait");
-        let alive = self.nodes.iter().filter(|node| node.child.is_some());
+        let alive = self.nodes.iter().filter(|node| node.process.runs());
         let ends: Vec<Json> = alive
             .map(|node| {
                 let mut said = (404, Json::Null);
@@ -197,17 +161,13 @@ impl Cluster {
 
     /// What waits for a person, on any node that lives.
     pub(crate) fn parked(&self) -> Vec<Json> {
-        let alive = self.nodes.iter().filter(|node| node.child.is_some());
+        let alive = self.nodes.iter().filter(|node| node.process.runs());
         alive.map(|node| node.ask("GET", "/v1/parked", &Json::Null).1).collect()
     }
 
     /// Every call that came in, once all of them are written down.
     pub(crate) fn entries(&self) -> Vec<Entry> {
-        until("calls are written down", || {
-            let traffic = self.ledger.traffic();
-            traffic.arrived <= traffic.recorded
-        });
-        self.ledger.entries()
+        entries_of(&self.ledger)
     }
 }
 
@@ -215,42 +175,24 @@ impl Node {
     /// Starts it: the first time, or as a new process on the same data.
     pub(crate) fn start(&mut self, token: Option<&str>) {
         let mut command = network::on(self.host, env!("CARGO_BIN_EXE_outlast"));
-        for name in ["OUTLAST_DATA", "OUTLAST_NODE", "OUTLAST_TOKEN", "OUTLAST_JOIN_TOKEN"] {
-            command.env_remove(name);
-        }
+        without_surroundings(&mut command);
         let address = network::address(self.host);
         command.args(["node", "--json", "--allow-private"]);
         command.arg("--listen").arg(self.address().to_string());
         command.arg("--cluster-listen").arg(format!("{address}:7181"));
         command.args(["--origin", &self.origin]).arg("--data").arg(&self.data);
-        token.map(|token| command.env("OUTLAST_JOIN_TOKEN", token));
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut reader = BufReader::new(child.stdout.take().unwrap());
-        self.child = Some(child);
-        let (tell, told) = mpsc::channel();
-        thread::spawn(move || {
-            let mut line = String::new();
-            let _ = reader.read_line(&mut line);
-            let _ = tell.send(line);
-        });
-        let line = told.recv_timeout(PATIENCE).unwrap();
-        let said: Json = serde_json::from_str(&line).unwrap();
+        let said = self.process.start(command, token);
         self.id = said["node"].as_str().unwrap().to_owned();
     }
 
     /// Ends it at once, as a power cut would.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+        self.process.kill();
     }
 
     /// Stops it where it is, or wakes it: `STOP` or `CONT`.
     pub(crate) fn signal(&self, signal: &str) {
-        let process = self.child.as_ref().unwrap().id().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &process]).status().unwrap();
-        assert!(sent.success(), "{signal}");
+        self.process.signal(signal);
     }
 
     /// Where its calls come from.
@@ -274,36 +216,11 @@ impl Node {
 
     /// Asks the API.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &Json) -> (u16, Json) {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.ask_text(method, path, &body)
+        self.ask_text(method, path, &body_of(body))
     }
 
     fn ask_text(&self, method: &str, path: &str, body: &str) -> (u16, Json) {
-        self.try_ask(method, path, body).unwrap_or_else(|| panic!("{method} {path}: no answer"))
-    }
-
-    fn try_ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, Json)> {
-        let mut stream = TcpStream::connect(self.address()).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let token = read_token(&self.data).unwrap();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n\
-             connection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            self.address(),
-            body.len()
-        );
-        stream.write_all((head + body).as_bytes()).ok()?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).ok()?;
-        let answer = String::from_utf8_lossy(&answer);
-        let status = answer.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-        let (_, body) = answer.split_once("\r\n\r\n")?;
-        Some((status, serde_json::from_str(body).unwrap_or(Json::Null)))
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.kill();
+        let token = Some(read_token(&self.data).unwrap());
+        Api { address: self.address(), token }.ask(method, path, body)
     }
 }

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::flows::{Line, Provider, last_number};
-use super::nodes::{Cluster, pause};
+use super::nodes::Cluster;
+use super::processes::pause;
 use super::sandbox::in_a_sandbox;
 
 #[test]

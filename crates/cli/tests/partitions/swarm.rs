@@ -7,7 +7,8 @@ use std::time::Duration;
 use outlast_node::fixture::ledger::Kind;
 
 use super::flows::{Line, Provider};
-use super::nodes::{Cluster, pause};
+use super::nodes::Cluster;
+use super::processes::pause;
 use super::sandbox::in_a_sandbox;
 
 /// How many nodes there are.

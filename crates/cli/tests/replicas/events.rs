@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use outlast_node::fixture::ledger::Verdict;
 use serde_json::json;
 
-use crate::nodes::{Cluster, until};
+use crate::nodes::Cluster;
+use crate::processes::until;
 use crate::{line, start, verdict};
 
 /// The line with something before each of its steps from the second one on.

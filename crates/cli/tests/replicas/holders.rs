@@ -6,7 +6,8 @@ use std::thread;
 use outlast_node::fixture::ledger::Verdict;
 use serde_json::{Value as Json, json};
 
-use super::nodes::{Cluster, until};
+use super::nodes::Cluster;
+use super::processes::until;
 use super::{NAP, line, start, verdict};
 
 /// How many executions a node holds together with others.

@@ -4,13 +4,16 @@ mod events;
 mod holders;
 mod nested;
 mod nodes;
+#[path = "../processes/mod.rs"]
+mod processes;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use nodes::{Cluster, Node, outlast, until};
+use nodes::{Cluster, Node};
 use outlast_node::fixture::ledger::{Entry, Expected, Verdict, check};
+use processes::{outlast, until};
 use serde_json::{Value as Json, json};
 
 /// Calls one after the other, each of which can be undone.

@@ -4,7 +4,8 @@ use outlast_node::fixture::ledger::Verdict;
 
 use serde_json::Value as Json;
 
-use crate::nodes::{Cluster, Node, until};
+use crate::nodes::{Cluster, Node};
+use crate::processes::until;
 use crate::{line, start, verdict};
 
 /// Runs the line as part of itself.

@@ -2,59 +2,23 @@
 //!
 //! The ledger runs in the test's own process, so it outlives every node that is killed.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Read;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::{LazyLock, mpsc};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use outlast_node::fixture::ledger::{Entry, Ledger, Options};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
-use tokio::runtime::{Builder, Runtime};
 
-/// Longer than anything here takes, also on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How often something is looked at again.
-const PAUSE: Duration = Duration::from_millis(10);
-
-/// Where the ledgers run.
-static LEDGERS: LazyLock<Runtime> =
-    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap());
-
-/// The binary, with nothing of the surroundings.
-pub(crate) fn outlast(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
-    for name in ["OUTLAST_DATA", "OUTLAST_NODE", "OUTLAST_TOKEN", "OUTLAST_JOIN_TOKEN"] {
-        command.env_remove(name);
-    }
-    command.args(arguments);
-    command
-}
-
-/// Looks again and again until something holds.
-pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) {
-    assert!(holds_within(PATIENCE, holds), "in vain: {what}");
-}
-
-/// The same, but it may not come to hold.
-fn holds_within(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + time;
-    while Instant::now() < deadline {
-        if holds() {
-            return true;
-        }
-        LEDGERS.block_on(async { tokio::time::sleep(PAUSE).await });
-    }
-    false
-}
+use crate::processes::{
+    Api, Process, RUNTIME, body_of, entries_of, holds_in_time, is_connected, outlast, until,
+};
 
 /// Several nodes of one cluster.
 pub(crate) struct Cluster {
     pub(crate) ledger: Ledger,
-    /// In the order of their ids: the last one is the first primary.
+    /// In the order of their ids.
     pub(crate) nodes: Vec<Node>,
     directory: TempDir,
 }
@@ -65,13 +29,13 @@ pub(crate) struct Node {
     pub(crate) address: SocketAddr,
     data: PathBuf,
     origin: String,
-    child: Option<Child>,
+    process: Process,
 }
 
 impl Cluster {
     /// Founds a cluster, lets the others join, and waits until all are connected with all.
     pub(crate) fn of(count: usize) -> Self {
-        let ledger = LEDGERS.block_on(Ledger::start(Options::default())).unwrap();
+        let ledger = RUNTIME.block_on(Ledger::start(Options::default())).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let mut cluster = Self { ledger, nodes: Vec::new(), directory };
         let first = cluster.directory.path().join("1");
@@ -102,14 +66,11 @@ impl Cluster {
 
     /// Waits until every living node is connected with every other one.
     pub(crate) fn all_connected(&self) {
-        let alive: Vec<&Node> = self.nodes.iter().filter(|node| node.child.is_some()).collect();
+        let alive: Vec<&Node> = self.nodes.iter().filter(|node| node.process.runs()).collect();
         for node in &alive {
             until("all are connected", || {
                 let (_, seen) = node.ask("GET", "/v1/cluster", &Json::Null);
-                let members = seen["members"].as_array().cloned().unwrap_or_default();
-                let connected =
-                    |id: &str| members.iter().any(|it| it["node"] == id && it["connected"] == true);
-                alive.iter().all(|other| connected(&other.id))
+                alive.iter().all(|other| is_connected(&seen, &other.id))
             });
         }
     }
@@ -121,11 +82,7 @@ impl Cluster {
 
     /// Every call that came in, once all of them are written down.
     pub(crate) fn entries(&self) -> Vec<Entry> {
-        until("calls are written down", || {
-            let traffic = self.ledger.traffic();
-            traffic.arrived <= traffic.recorded
-        });
-        self.ledger.entries()
+        entries_of(&self.ledger)
     }
 
     /// A file of the test's own.
@@ -139,7 +96,8 @@ impl Cluster {
 impl Node {
     fn start(data: PathBuf, origin: String, token: Option<&str>) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut node = Self { id: String::new(), address, data, origin, child: None };
+        let mut node =
+            Self { id: String::new(), address, data, origin, process: Process::default() };
         node.restart(token);
         node
     }
@@ -149,18 +107,8 @@ impl Node {
         let mut command = outlast(&["node", "--no-token", "--json", "--test-faults"]);
         command.args(["--listen", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0"]);
         command.args(["--origin", &self.origin]).arg("--data").arg(&self.data);
-        token.map(|token| command.env("OUTLAST_JOIN_TOKEN", token));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut reader = BufReader::new(child.stdout.take().unwrap());
-        self.child = Some(child);
-        let (tell, told) = mpsc::channel();
-        thread::spawn(move || {
-            let mut line = String::new();
-            let _ = reader.read_line(&mut line);
-            let _ = tell.send(line);
-        });
-        let line = told.recv_timeout(PATIENCE).unwrap();
-        let said: Json = serde_json::from_str(&line).unwrap();
+        command.stderr(Stdio::null());
+        let said = self.process.start(command, token);
         self.id = said["node"].as_str().unwrap().to_owned();
         self.address = said["address"].as_str().unwrap().parse().unwrap();
     }
@@ -172,7 +120,7 @@ impl Node {
         let mut child =
             command.arg("--data").arg(&self.data).stderr(Stdio::piped()).spawn().unwrap();
         let mut ended = None;
-        let in_time = holds_within(PATIENCE, || {
+        let in_time = holds_in_time(|| {
             ended = child.try_wait().unwrap();
             ended.is_some()
         });
@@ -187,25 +135,18 @@ impl Node {
 
     /// Takes its disk away for good. The node must not run.
     pub(crate) fn lose_disk(&mut self) {
-        assert!(self.child.is_none(), "it does not run");
+        assert!(!self.process.runs(), "it does not run");
         std::fs::remove_dir_all(&self.data).unwrap();
     }
 
     /// Ends it at once, as a power cut would.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+        self.process.kill();
     }
 
-    /// Asks it to end, as whoever looks after services does, and waits until it has.
+    /// Asks it to end, and waits until it has.
     pub(crate) fn stop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
-            assert!(told.unwrap().success());
-            assert!(child.wait().unwrap().success(), "it ended well");
-        }
+        self.process.stop();
     }
 
     /// A command against this node.
@@ -224,26 +165,7 @@ impl Node {
 
     /// Asks the API.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &Json) -> (u16, Json) {
-        self.try_ask(method, path, body).unwrap_or_else(|| panic!("{method} {path}: no answer"))
-    }
-
-    fn try_ask(&self, method: &str, path: &str, body: &Json) -> Option<(u16, Json)> {
-        let mut stream = TcpStream::connect(self.address).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            self.address,
-            body.len()
-        );
-        stream.write_all((head + &body).as_bytes()).ok()?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).ok()?;
-        let answer = String::from_utf8_lossy(&answer);
-        let status = answer.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-        let (_, body) = answer.split_once("\r\n\r\n")?;
-        Some((status, serde_json::from_str(body).unwrap_or(Json::Null)))
+        Api { address: self.address, token: None }.ask(method, path, &body_of(body))
     }
 
     /// Waits here for the end of an execution, and says how it ended.
@@ -252,11 +174,5 @@ impl Node {
             self.ask("GET", &format!("/v1/executions/{execution}/wait"), &Json::Null);
         assert_eq!(status, 200, "{detail}");
         detail["condition"].as_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
