@@ -233,6 +233,28 @@ fn what_a_decided_run_did_by_the_same_key_is_not_undone_though_its_author_is_gon
     assert_eq!(detail.summary.holders, None, "it is settled and forgotten");
 }
 
+/// The highest replica could not be reached when an execution was started: the others did not wait for it,
+/// and it does not begin anew when it hears of it, at a provider where that would have to be undone.
+#[test]
+fn the_highest_replica_joins_in_what_was_begun_without_it() {
+    let providers = [("a", Provider::Keyless), ("b", Provider::Keyless)];
+    let program = program_of("ab", &providers);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.cut(3, &[1, 2]);
+    cluster.run(SECOND);
+    let start = cluster.start_with(&program, id(1), "input");
+    cluster.node(2).send(start);
+    cluster.run(SECOND);
+    let a = cluster.call_of(2);
+    cluster.heal();
+    cluster.run(2 * SECOND);
+    assert!(cluster.node(3).show(id(1)).summary.holders.is_some(), "it has heard of it");
+    assert_eq!(cluster.open(3), Vec::<String>::new(), "and calls nothing again");
+    cluster.answer(2, a);
+    assert_eq!(names(&cluster.run_answering(3 * SECOND)), [(2, "b")]);
+    assert_eq!(cluster.node(3).show(id(1)).summary.condition, Condition::Completed);
+}
+
 /// Two callers start one id, on two sides of a cut, with different inputs and workflows. Whose line is
 /// decided on, its input and workflow count everywhere.
 #[test]

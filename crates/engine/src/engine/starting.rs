@@ -163,7 +163,7 @@ impl Engine {
             let wish = Wish::Start(caller, Box::new(ask));
             let others = holders.iter().copied();
             match self.look_round(step, execution, others, wish) {
-                Some(Wish::Start(_, at_once)) => ask = *at_once,
+                Some((Wish::Start(_, at_once), _)) => ask = *at_once,
                 _ => return Ok(()),
             }
         }

@@ -26,7 +26,7 @@ impl Engine {
         for to in &others {
             self.teach(step, *to, begin.definition);
         }
-        self.hold(step, defined, begin, &others);
+        self.hold(step, defined, begin, &others, replicas::Input::Begun);
         self.holding(execution).expect("it was just made").unaware = others;
         let again = step.now.after(self.options.times.patience);
         self.set_custody_alarm(execution, Alarm::Begin, again);
@@ -59,7 +59,7 @@ impl Engine {
         terms.members.others(self.options.node).collect()
     }
 
-    /// Becomes a replica of an execution, and tells others to. They hear that before anything else
+    /// Becomes a replica of an execution, which is told this word, and tells others to. They hear that before anything else
     /// about it: whoever knows nothing of an execution cannot take up its first state.
     fn hold(
         &mut self,
@@ -67,6 +67,7 @@ impl Engine {
         defined: Arc<Defined>,
         begin: Begin,
         others: &BTreeSet<NodeId>,
+        word: replicas::Input,
     ) -> Position {
         let mut turn = Turn { begun: true, ..Turn::default() };
         turn.send_to_all(others, &Envelope::Begin(Box::new(begin.clone())));
@@ -92,7 +93,7 @@ impl Engine {
         for gone in self.gone_members(id) {
             self.tell_replica(step, id, replicas::Input::Fenced(gone), &mut turn);
         }
-        self.tell_replica(step, id, replicas::Input::Begun, &mut turn);
+        self.tell_replica(step, id, word, &mut turn);
         self.finish_turn(step, id, turn)
     }
 
@@ -126,10 +127,10 @@ impl Engine {
         if self.storage_full {
             return;
         }
-        let Some(begin) = self.begin_at_once(step, from, begin) else { return };
+        let Some((begin, word)) = self.begin_at_once(step, from, begin) else { return };
         let mut unaware = self.others_of(&begin.terms);
         unaware.remove(&from);
-        let position = self.hold(step, defined, begin, &BTreeSet::new());
+        let position = self.hold(step, defined, begin, &BTreeSet::new(), word);
         let holding = self.holding(id).expect("it was just made");
         holding.unaware = unaware;
         let is_awaited = 0 < holding.copies_before_started();
@@ -144,16 +145,24 @@ impl Engine {
         step.order(Some(position), action);
     }
 
-    /// Gives back what is to begin at once: whoever is to lead what others have started looks round first.
-    fn begin_at_once(&mut self, step: &mut Step, from: NodeId, begin: Begin) -> Option<Begin> {
+    /// Gives back what is to begin at once, and what its replica is told: whoever is to lead what others
+    /// have started looks round first. If they hold it already, they did not wait: it comes to them as one
+    /// that was away, and begins nothing anew.
+    fn begin_at_once(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        begin: Begin,
+    ) -> Option<(Begin, replicas::Input)> {
         let members = begin.terms.members.clone();
         if members.highest() != Some(self.options.node) {
-            return Some(begin);
+            return Some((begin, replicas::Input::Begun));
         }
         let others = members.iter().filter(|node| *node != from);
         let (id, wish) = (begin.execution, Wish::Begin(from, Box::new(begin)));
         match self.look_round(step, id, others, wish) {
-            Some(Wish::Begin(_, begin)) => Some(*begin),
+            Some((Wish::Begin(_, begin), false)) => Some((*begin, replicas::Input::Begun)),
+            Some((Wish::Begin(_, begin), true)) => Some((*begin, replicas::Input::Restarted)),
             _ => None,
         }
     }

@@ -39,6 +39,8 @@ struct Search {
     wishes: Vec<Wish>,
     /// Who has not answered.
     silent: BTreeSet<NodeId>,
+    /// Whether someone holds it, on the terms that this node was told.
+    known: bool,
     questions: u32,
     /// When it is looked at again.
     due: Time,
@@ -52,19 +54,20 @@ impl Looking {
 }
 
 impl Engine {
-    /// Has a wish wait until others have said whether they know the execution; gives it back if it need
-    /// not wait.
+    /// Has a wish wait until others have said whether they know the execution; gives it back when it need
+    /// not wait any more, and whether someone does.
     pub(in crate::engine) fn look_round(
         &mut self,
         step: &mut Step,
         execution: ExecutionId,
         others: impl IntoIterator<Item = NodeId>,
         wish: Wish,
-    ) -> Option<Wish> {
+    ) -> Option<(Wish, bool)> {
         if let Some(search) = self.looking.by_execution.get_mut(&execution) {
             if search.silent.is_empty() {
+                let known = search.known;
                 self.looking.by_execution.remove(&execution);
-                return Some(wish);
+                return Some((wish, known));
             }
             search.wishes.push(wish);
             return None;
@@ -73,10 +76,12 @@ impl Engine {
         let near = |node: &NodeId| *node != me && !self.peers.is_lost(*node);
         let silent: BTreeSet<NodeId> = others.into_iter().filter(near).collect();
         if silent.is_empty() {
-            return Some(wish);
+            // Whoever started it without this node knows it, if nobody else does.
+            let known = matches!(wish, Wish::Begin(..));
+            return Some((wish, known));
         }
         let due = step.now.after(self.options.times.patience);
-        let search = Search { wishes: vec![wish], silent, questions: 1, due };
+        let search = Search { wishes: vec![wish], silent, known: false, questions: 1, due };
         ask_all(step, execution, &search.silent);
         self.looking.by_execution.insert(execution, search);
         None
@@ -95,7 +100,7 @@ impl Engine {
         step.order(Some(self.position), Action::Send { to: from, message });
     }
 
-    /// Another node does not know an execution, or as it should.
+    /// Another node does not know an execution.
     pub(super) fn hear_unknown(&mut self, from: NodeId, id: ExecutionId) {
         if let Some(search) = self.looking.by_execution.get_mut(&id) {
             search.silent.remove(&from);
@@ -114,12 +119,13 @@ impl Engine {
         id: ExecutionId,
         begin: Option<&Begin>,
     ) {
-        let Some(search) = self.looking.by_execution.get(&id) else { return };
+        let Some(search) = self.looking.by_execution.get_mut(&id) else { return };
         let is_same = |wish: &Wish| match (wish, begin) {
             (Wish::Begin(_, wanted), Some(begin)) => wanted.terms.members == begin.terms.members,
             _ => false,
         };
         if search.wishes.iter().any(is_same) {
+            search.known = true;
             return self.hear_unknown(from, id);
         }
         let Some(search) = self.looking.by_execution.remove(&id) else { return };
