@@ -273,11 +273,14 @@ impl Engine {
         use two_phase::Message;
         let id = of.execution;
         if !self.knows(step, from, of) {
-            // Whoever has forgotten says so: that all were ready is all there is to know. Whoever
-            // never heard of it has not forgotten it, and is told what it missed.
+            // Whoever has forgotten says so: that all were ready is all there is to know, also for one
+            // whose coordinator is gone. Whoever never heard of it, or holds it with others, has not
+            // forgotten it.
             let was_here = self.roster.get(id).is_some() || self.tombstones.contains(id);
-            if was_here && matches!(message, Message::Prepare | Message::Forget) {
-                let message = Envelope::Forgetting(of, Message::Forgotten).encode();
+            let has_forgotten = was_here && self.holding(id).is_none();
+            let answer = two_phase::Participant::answer_when_pruned(message);
+            if let Some(answer) = answer.filter(|_| has_forgotten) {
+                let message = Envelope::Forgetting(of, answer).encode();
                 step.order(Some(self.position), Action::Send { to: from, message });
             }
             return;

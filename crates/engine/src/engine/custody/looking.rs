@@ -89,10 +89,12 @@ impl Engine {
 
     /// Another node wants to know whether an execution is known here.
     pub(super) fn take_question(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) {
-        if self.roster.get(id).is_some() {
+        if self.holding(id).is_some() {
             return self.say_otherwise(step, from, id);
         }
-        let answer = match self.tombstones.contains(id) {
+        // What is over may be where only the store has it.
+        let was_here = self.roster.get(id).is_some() || self.tombstones.contains(id);
+        let answer = match was_here {
             true => Envelope::Otherwise(id, None),
             false => Envelope::Unknown(id),
         };
