@@ -59,8 +59,8 @@ impl Engine {
         terms.members.others(self.options.node).collect()
     }
 
-    /// Becomes a replica of an execution, which is told this word, and tells others to. They hear that before anything else
-    /// about it: whoever knows nothing of an execution cannot take up its first state.
+    /// Becomes a replica of an execution, which is told this word, and tells others to. They hear that
+    /// before anything else about it: whoever knows nothing of an execution cannot take up its first state.
     fn hold(
         &mut self,
         step: &mut Step,

@@ -32,6 +32,8 @@ pub(in crate::engine) enum Wish {
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Looking {
     by_execution: BTreeMap<ExecutionId, Search>,
+    /// When each is looked at again: a burst of starts is not gone through for every step.
+    due: BTreeSet<(Time, ExecutionId)>,
 }
 
 #[derive(Debug)]
@@ -47,9 +49,26 @@ struct Search {
 }
 
 impl Looking {
-    /// When a search is looked at again next. There are few at a time, and mostly none.
+    /// When a search is looked at again next.
     pub(in crate::engine) fn next(&self) -> Option<Time> {
-        self.by_execution.values().map(|search| search.due).min()
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    fn insert(&mut self, id: ExecutionId, search: Search) {
+        self.due.insert((search.due, id));
+        self.by_execution.insert(id, search);
+    }
+
+    fn remove(&mut self, id: ExecutionId) -> Option<Search> {
+        let search = self.by_execution.remove(&id)?;
+        self.due.remove(&(search.due, id));
+        Some(search)
+    }
+
+    /// Takes one that is due.
+    fn take_due(&mut self, now: Time) -> Option<(ExecutionId, Search)> {
+        let (_, id) = self.due.first().filter(|(due, _)| *due <= now).copied()?;
+        self.remove(id).map(|search| (id, search))
     }
 }
 
@@ -66,7 +85,7 @@ impl Engine {
         if let Some(search) = self.looking.by_execution.get_mut(&execution) {
             if search.silent.is_empty() {
                 let known = search.known;
-                self.looking.by_execution.remove(&execution);
+                self.looking.remove(execution);
                 return Some((wish, known));
             }
             search.wishes.push(wish);
@@ -83,7 +102,7 @@ impl Engine {
         let due = step.now.after(self.options.times.patience);
         let search = Search { wishes: vec![wish], silent, known: false, questions: 1, due };
         ask_all(step, execution, &search.silent);
-        self.looking.by_execution.insert(execution, search);
+        self.looking.insert(execution, search);
         None
     }
 
@@ -130,7 +149,7 @@ impl Engine {
             search.known = true;
             return self.hear_unknown(from, id);
         }
-        let Some(search) = self.looking.by_execution.remove(&id) else { return };
+        let Some(search) = self.looking.remove(id) else { return };
         let me = self.options.node;
         let holders = begin.into_iter().flat_map(|begin| begin.terms.members.others(me).rev());
         let nodes: Vec<NodeId> =
@@ -144,13 +163,9 @@ impl Engine {
 
     /// Asks again who has not answered, and waits no longer than that.
     pub(in crate::engine) fn ring_looking(&mut self, step: &mut Step) {
-        let due = self.looking.by_execution.iter().filter(|(_, search)| search.due <= step.now);
-        let due: Vec<ExecutionId> = due.map(|(id, _)| *id).collect();
-        for id in due {
-            let Some(search) = self.looking.by_execution.get_mut(&id) else { continue };
+        while let Some((id, mut search)) = self.looking.take_due(step.now) {
             if search.silent.is_empty() {
                 // Whoever was to start it could not.
-                self.looking.by_execution.remove(&id);
                 continue;
             }
             search.silent.retain(|node| !self.peers.is_lost(*node));
@@ -160,7 +175,9 @@ impl Engine {
             search.questions += 1;
             search.due = step.now.after(self.options.times.patience);
             ask_all(step, id, &search.silent);
-            if search.silent.is_empty() {
+            let nobody_is_asked = search.silent.is_empty();
+            self.looking.insert(id, search);
+            if nobody_is_asked {
                 self.start_after_all(id);
             }
         }
