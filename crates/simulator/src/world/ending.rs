@@ -29,6 +29,23 @@ impl World {
     pub fn run_to_rest(&mut self, is_settled: &dyn Fn(&Self) -> bool) {
         while self.faults_open > 0 && self.goes_on() && self.step() {}
         self.run_until_content("once the faults were over");
+        self.let_everything_settle(is_settled);
+        let plan = self.client.plan();
+        if (0..plan.starts.len()).any(|start| plan.survival(start).is_replicated()) {
+            let until = self.now.after(WATCH);
+            self.run_until(until);
+        }
+        self.let_gossip_settle();
+        for wish in self.client.asks_everyone() {
+            self.agenda.note(self.now, Occurrence::Wished(wish));
+        }
+        self.run_until_content("when every node was asked about every execution");
+        // Whoever was just told something, and has not come to it yet, is not judged in between.
+        self.let_everything_settle(is_settled);
+    }
+
+    /// Runs on until every node is up and done with what it has, for as long as healing may take.
+    fn let_everything_settle(&mut self, is_settled: &dyn Fn(&Self) -> bool) {
         let until = self.now.after(self.options.healing);
         while self.goes_on() && self.now < until {
             // Who is about to come up may have more to do than anyone can tell.
@@ -40,16 +57,6 @@ impl World {
             self.run_until(look);
             self.people_look();
         }
-        let plan = self.client.plan();
-        if (0..plan.starts.len()).any(|start| plan.survival(start).is_replicated()) {
-            let until = self.now.after(WATCH);
-            self.run_until(until);
-        }
-        self.let_gossip_settle();
-        for wish in self.client.asks_everyone() {
-            self.agenda.note(self.now, Occurrence::Wished(wish));
-        }
-        self.run_until_content("when every node was asked about every execution");
     }
 
     /// Looks at the cluster from every node until all see the same, for as long as healing may take.
