@@ -145,7 +145,7 @@ impl Survival {
             Some("majority") => survival.acknowledge = Acknowledge::Majority,
             _ => {}
         }
-        let wait = text("electionWait").and_then(|it| moment::duration_of_text(it).ok());
+        let wait = value::get(block, "electionWait").and_then(|it| moment::duration(it).ok());
         let wait = wait.unwrap_or(Duration::ZERO);
         survival.election_wait = u64::try_from(wait.as_micros()).unwrap_or(0);
         survival.budget = number("budget");
@@ -232,8 +232,7 @@ fn check(block: &Value) -> Result<(), String> {
     budget.is_none_or(|it| it.is_some()).then_some(()).ok_or("`budget` is no cost")?;
     for key in ["electionWait", "heartbeat"] {
         if let Some(wait) = get(key) {
-            let wait = value::as_str(wait).ok_or_else(|| format!("`{key}` is no text"))?;
-            moment::duration_of_text(wait).map_err(|error| format!("`{key}`: {error}"))?;
+            moment::duration(wait).map_err(|error| format!("`{key}`: {error}"))?;
         }
     }
     Ok(())
@@ -293,6 +292,17 @@ mod tests {
         assert_eq!(survival.acknowledge, Acknowledge::Majority);
         assert!(survival.pivots_anywhere);
         assert_eq!((survival.election_wait, survival.budget), (1_000_000, Some(7.0)));
+    }
+
+    #[test]
+    fn a_time_is_written_in_both_ways_of_the_language() {
+        let wait = |said| {
+            let text = format!(r#"{{"strategy": "passive", "electionWait": {said}}}"#);
+            read(&text).map(|survival| survival.election_wait)
+        };
+        assert_eq!(wait(r#""PT0.3S""#), Ok(300_000));
+        assert_eq!(wait(r#"{"milliseconds": 300}"#), Ok(300_000));
+        assert!(wait(r#"{"moments": 3}"#).is_err() && wait("3").is_err());
     }
 
     #[test]

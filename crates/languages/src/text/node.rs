@@ -181,6 +181,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The number, if it is one.
+    pub(crate) fn number(&self) -> Option<f64> {
+        match &self.node.kind {
+            NodeKind::Number(number) => number.as_f64(),
+            _ => None,
+        }
+    }
+
     /// Whether it is an object.
     pub(crate) const fn is_map(&self) -> bool {
         matches!(self.node.kind, NodeKind::Map(_))

@@ -1,20 +1,27 @@
 //! `survival`, `placement`, `join` and `stream`: recorded for the cluster, checked here.
 
+use outlast_workflow::program::Place;
+
 use super::Lowering;
 use crate::Diagnostic;
 use crate::openworkflow::scope::{Scope, Site};
 use crate::text::{Cursor, closest, did_you_mean, listed};
 
-/// Which parameters each strategy reads, besides `heartbeat` and `budget`.
+/// Which parameters each strategy reads, besides `heartbeat`.
 const PARAMETERS: [(&str, &[&str]); 7] = [
     ("none", &[]),
-    ("passive", &["replicas", "electionWait", "acknowledge", "pivots"]),
+    ("passive", &["replicas", "electionWait", "acknowledge", "budget", "pivots"]),
     ("active", &["replicas", "electionWait", "pivots"]),
-    ("partition-tolerant", &["replicas", "voteThreshold", "electionWait", "acknowledge", "pivots"]),
+    (
+        "partition-tolerant",
+        &["replicas", "voteThreshold", "electionWait", "acknowledge", "budget", "pivots"],
+    ),
     ("backups", &["backups"]),
     ("ring", &["ring"]),
     ("monitors", &["monitors"]),
 ];
+/// Strategies that this release reads and does not know how to follow.
+const NOT_FOLLOWED: [&str; 3] = ["backups", "ring", "monitors"];
 
 impl<'a> Lowering<'a> {
     /// `document.metadata.outlast`.
@@ -33,6 +40,11 @@ impl<'a> Lowering<'a> {
     /// The parts of a task's block that single nodes do not read.
     pub(super) fn task_block(&mut self, task: &Cursor<'a>, block: &Cursor<'a>, scope: &Scope) {
         self.survival(block);
+        if let Some(survival) = block.get("survival") {
+            let message = "this release does not read `survival` of a task";
+            let help = "that of the document holds for all of it";
+            self.not_read(&survival.key_place(), message, help);
+        }
         self.placement(block);
         self.only_on(task, block, "concurrency", &["for"]);
         self.only_on(task, block, "join", &["fork"]);
@@ -92,8 +104,47 @@ impl<'a> Lowering<'a> {
                 self.report(found.help(help));
             }
         }
+        if NOT_FOLLOWED.contains(&strategy)
+            && let Some(at) = survival.get("strategy")
+        {
+            let message = format!("this release does not follow the strategy `{strategy}`");
+            let help = "it is run as with `none`, by one node and its journal";
+            self.not_read(&at.place(), &message, help);
+        }
+        if let Some(heartbeat) = survival.get("heartbeat") {
+            let message = "this release does not read `heartbeat`";
+            let help = "nodes look after each other, whatever they hold, as their defaults say";
+            self.not_read(&heartbeat.key_place(), message, help);
+        }
         self.vote_threshold(&survival);
         self.acknowledge(&survival, strategy);
+        self.election_wait(&survival);
+        self.budget(&survival);
+    }
+
+    /// Valid language that changes nothing in this release.
+    fn not_read(&mut self, place: &Place, message: &str, help: &str) {
+        self.report(Diagnostic::warning("unsupported", place.clone(), message).help(help));
+    }
+
+    /// Whoever is asked to hold an execution has nothing yet to evaluate an expression on.
+    fn election_wait(&mut self, survival: &Cursor<'a>) {
+        let Some(at) = survival.get("electionWait") else { return };
+        if at.text().is_some_and(|text| text.starts_with("${")) {
+            let message = "`electionWait` cannot be an expression";
+            let help = "write a duration, such as `PT0.5S`";
+            self.report(Diagnostic::error("bad-value", at.place(), message).help(help));
+        }
+    }
+
+    /// A cost is not negative: whoever may pay less than nothing would never go on.
+    fn budget(&mut self, survival: &Cursor<'a>) {
+        let Some(at) = survival.get("budget") else { return };
+        if at.number().is_some_and(|budget| budget < 0.0) {
+            let message = "`budget` must be a cost of at least 0";
+            let help = "without `budget` there is no bound";
+            self.report(Diagnostic::error("bad-value", at.place(), message).help(help));
+        }
     }
 
     /// Passive replication pays no compensation because an intent is at a majority before its call
