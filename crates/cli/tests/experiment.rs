@@ -46,8 +46,19 @@ fn figure_2_is_measured_claimed_and_drawn() {
 
 #[test]
 fn what_cannot_be_measured_is_said() {
-    for arguments in [["--figure", "3"], ["--replicas", "1"]] {
+    for arguments in [["--figure", "3"], ["--replicas", "1"], ["--runs", "0"]] {
         let output = replication(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
+}
+
+#[test]
+fn a_figure_that_cannot_be_written_is_told_before_anything_is_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let plot = directory.path().join("nowhere/figure.svg");
+    // All of it: this would take minutes.
+    let output = replication(&["--plot", plot.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("cannot write") && !told.contains("executions in"), "{told}");
 }

@@ -93,8 +93,33 @@ fn the_same_seed_prints_the_same_trace() {
 fn a_command_line_that_makes_no_sense_is_told_so() {
     let output = simulate(&["--faults", "meteor"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("there is no fault meteor"));
+    assert!(text(&output.stderr).contains("there is no fault `meteor`"));
     let output = simulate(&["--fault", "crash"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("KIND@START+DURATION"));
+}
+
+/// Whoever asks for a world that cannot be does not get another one that holds.
+#[test]
+fn numbers_that_cannot_be_are_refused() {
+    let wrong: [(&[&str], &str); 9] = [
+        (&["--runs", "0"], "--runs"),
+        (&["--executions", "201"], "1..=200"),
+        (&["--replicas", "0"], "1..=64"),
+        (&["--nodes", "3", "--replicas", "5"], "there are 3 nodes"),
+        (&["--votes", "0"], "1..=33"),
+        (&["--replicas", "5", "--votes", "4"], "of 5 replicas 3 are a majority"),
+        (&["--faults", ""], "there is no fault ``"),
+        (&["--nodes", "2", "--fault", "crash@1+1:5"], "has 2 nodes"),
+        (&["--input", "{}"], "<FLOW>"),
+    ];
+    for (words, reason) in wrong {
+        let output = simulate(words);
+        let told = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(reason), "{words:?}: {told}");
+    }
+    let last = u64::MAX.to_string();
+    let output = simulate(&["--seed", &last, "--runs", "3", "--json"]);
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown["worlds"], 1, "the last seed is the last world");
 }

@@ -194,13 +194,13 @@ impl FaultKind {
     /// The kinds that a list of words names: kinds, groups, `all` or `none`.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, String> {
         let mut kinds = Vec::new();
-        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        for word in text.split(',').map(str::trim) {
             let fits = |kind: &Self| word == "all" || kind.word() == word || kind.group() == word;
             let named: Vec<Self> = Self::ALL.into_iter().filter(fits).collect();
             if named.is_empty() && word != "none" {
                 let known: Vec<_> = Self::ALL.iter().map(|kind| kind.word()).collect();
                 return Err(format!(
-                    "there is no fault {word}; there are {}, the groups process, partition, network, \
+                    "there is no fault `{word}`; there are {}, the groups process, partition, network, \
                      disk, clock, service and aimed, all and none",
                     known.join(", ")
                 ));

@@ -1,7 +1,9 @@
 //! `outlast experiment replication`: the figures 2 and 4 of seed 0.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::Context as _;
@@ -31,7 +33,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(2..=4))]
     figure: u8,
     /// Executions of each case [default: 320 for figure 4, 200 for figure 2]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
     /// Where all random numbers come from; the same seed gives the same rows
     #[arg(long, default_value_t = 1, value_name = "S")]
@@ -66,15 +68,16 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let threads = arguments
         .threads
         .unwrap_or_else(|| thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let plot = arguments.plot.as_deref().map(open).transpose()?;
     let (results, findings) = measure(&experiment, threads);
-    if let Some(file) = &arguments.plot {
-        std::fs::write(file, results.draw())
-            .with_context(|| format!("cannot write {}", file.display()))?;
-    }
     if arguments.json {
         table::print_json(&as_json(&experiment, &results, &findings));
     } else {
         table::print(&as_text(&results));
+    }
+    if let (Some(mut plot), Some(file)) = (plot, &arguments.plot) {
+        let drawn = plot.write_all(results.draw().as_bytes());
+        drawn.with_context(|| format!("cannot write {}", file.display()))?;
     }
     for finding in findings.iter().take(FINDINGS_TOLD) {
         eprintln!("outlast: {finding}");
@@ -84,6 +87,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     eprintln!("outlast: {} executions did what must not be", findings.len());
     Ok(Exit::Faulted)
+}
+
+/// Opens the file for the figure: minutes are not spent on one that cannot be written.
+fn open(file: &Path) -> anyhow::Result<File> {
+    File::create(file).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn experiment(arguments: &Arguments) -> Result<Experiment, Failure> {
@@ -110,7 +118,7 @@ fn experiment(arguments: &Arguments) -> Result<Experiment, Failure> {
     Ok(Experiment {
         figure,
         replicas,
-        runs: arguments.runs.unwrap_or(runs).max(1),
+        runs: arguments.runs.unwrap_or(runs),
         seed: arguments.seed,
         acknowledge: match arguments.acknowledge {
             Known::None => Acknowledge::None,

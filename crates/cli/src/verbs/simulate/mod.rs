@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FLOW")]
     flow: Option<PathBuf>,
     /// What every execution is given: JSON, or @FILE
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, value_name = "JSON", requires = "flow")]
     input: Option<String>,
     /// Another document whose workflow this one runs; may be given several times
     #[arg(long = "define", value_name = "FLOW", requires = "flow")]
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many worlds, one for each seed from the first on
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
     /// What may go wrong: kinds or groups of faults, `all` or `none` [default: all, but one world in
     /// ten is left in peace]
@@ -62,11 +62,11 @@ pub(crate) struct Arguments {
     /// How executions survive: none, passive, active or partition-tolerant [default: drawn]
     #[arg(long)]
     strategy: Option<Strategy>,
-    /// How many replicas [default: drawn]
-    #[arg(long, value_name = "NUMBER")]
-    replicas: Option<usize>,
-    /// How many votes make a primary [default: drawn]
-    #[arg(long, value_name = "NUMBER")]
+    /// How many replicas, of a world with fewer nodes all of them [default: drawn]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
+    replicas: Option<u16>,
+    /// How many votes make a primary, at most a majority [default: drawn]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=33))]
     votes: Option<u16>,
     /// What undoing may cost before a primary without a majority pauses, or none [default: drawn]
     #[arg(long, value_name = "COST")]
@@ -75,8 +75,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BOOL")]
     gossip: Option<bool>,
     /// How many executions a world has [default: drawn, one to four]
-    #[arg(long, value_name = "NUMBER")]
-    executions: Option<usize>,
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=200))]
+    executions: Option<u16>,
     /// Print a line for everything that occurs
     #[arg(long)]
     trace: bool,
@@ -108,8 +108,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut tally = Tally::default();
     let began = Instant::now();
     let mut last = None;
-    for seed in arguments.seed..arguments.seed.saturating_add(arguments.runs) {
+    for seed in arguments.seed..=arguments.seed.saturating_add(arguments.runs - 1) {
         let mut scenario = swarm.scenario(seed);
+        check_places(arguments, &scenario)?;
         scenario.options.trace = arguments.trace;
         let verdict = swarm.run(&scenario);
         bar.inc(1);
@@ -169,17 +170,49 @@ fn given(arguments: &Arguments) -> anyhow::Result<Value> {
 
 fn wanted(arguments: &Arguments) -> anyhow::Result<Wanted> {
     let kinds = arguments.faults.as_deref().map(FaultKind::parse_list).transpose();
+    check_numbers(arguments)?;
     Ok(Wanted {
         nodes: arguments.nodes.map(usize::from),
         strategy: arguments.strategy,
-        replicas: arguments.replicas,
+        replicas: arguments.replicas.map(usize::from),
         votes: arguments.votes,
         budget: arguments.budget.as_deref().map(budget).transpose()?,
         kinds: kinds.map_err(Failure::usage)?,
         faults: given_faults(&arguments.fault)?,
         gossip: arguments.gossip,
-        executions: arguments.executions,
+        executions: arguments.executions.map(usize::from),
     })
+}
+
+/// Refuses numbers that do not go together: a world with others would not be the one that was meant.
+fn check_numbers(arguments: &Arguments) -> Result<(), Failure> {
+    let Arguments { nodes, replicas, votes, .. } = *arguments;
+    if let (Some(nodes), Some(replicas)) = (nodes, replicas)
+        && u16::from(nodes) < replicas
+    {
+        return Err(Failure::usage(format!("--replicas {replicas}: there are {nodes} nodes")));
+    }
+    if let (Some(replicas), Some(votes)) = (replicas, votes)
+        && replicas / 2 + 1 < votes
+    {
+        let most = replicas / 2 + 1;
+        let reason = format!("of {replicas} replicas {most} are a majority");
+        return Err(Failure::usage(format!("--votes {votes}: {reason}")));
+    }
+    Ok(())
+}
+
+/// Refuses a fault of a node that is not there: it would pass for one that did no harm.
+fn check_places(arguments: &Arguments, scenario: &Scenario) -> Result<(), Failure> {
+    let (nodes, faults) = (scenario.options.nodes, &scenario.options.faults);
+    let last = |fault: &Fault| (u64::BITS - fault.nodes.leading_zeros()) as usize;
+    match faults.iter().find(|fault| !arguments.fault.is_empty() && nodes < last(fault)) {
+        None => Ok(()),
+        Some(fault) => {
+            let reason = format!("the world of seed {} has {nodes} nodes", scenario.options.seed);
+            Err(Failure::usage(format!("--fault {fault}: {reason}")))
+        }
+    }
 }
 
 /// A cost, or `none` for no bound.
