@@ -144,7 +144,7 @@ impl Api {
         let answer = String::from_utf8_lossy(&answer);
         let status = answer.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
         let (_, body) = answer.split_once("\r\n\r\n")?;
-        Some((status, serde_json::from_str(body).unwrap_or(Json::Null)))
+        Some((status, serde_json::from_str(body).unwrap_or_else(|_| Json::from(body))))
     }
 }
 

@@ -1,13 +1,15 @@
 //! Who holds an execution, on real nodes: any node is asked, names meet, and a disk is lost for good.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use outlast_node::fixture::ledger::Verdict;
 use serde_json::{Value as Json, json};
 
-use super::nodes::Cluster;
-use super::processes::until;
+use super::nodes::{Cluster, Node};
+use super::processes::{Api, until};
 use super::{NAP, line, start, verdict};
 
 /// How many executions a node holds together with others.
@@ -23,11 +25,13 @@ fn a_disk_is_lost_for_good_and_one_run_remains_that_everybody_forgets() {
     let mut cluster = Cluster::of(3);
     let flow = cluster.file("line.yaml", &line(STEPS));
     cluster.ledger.control(|control| control.all.answer_after_ms = Some(50));
-    let execution = start(&cluster.nodes[0], &flow, &["--survival", "partition-tolerant:3"]);
+    let execution = start(&cluster.nodes[2], &flow, &["--survival", "partition-tolerant:3"]);
     cluster.until_called(5);
 
     // The first primary dies, and its disk with it. In its place comes a new node.
     let lost = cluster.nodes[2].id.clone();
+    let shown = cluster.nodes[2].said(&["show", &execution, "--json"]);
+    assert_eq!(shown["leader"], lost.as_str(), "whoever is asked leads: {shown}");
     cluster.nodes[2].kill();
     cluster.nodes[2].lose_disk();
     let token = cluster.token(0);
@@ -55,6 +59,72 @@ fn a_disk_is_lost_for_good_and_one_run_remains_that_everybody_forgets() {
         shown["nodes"].as_array().unwrap().iter().filter_map(Json::as_str).collect();
     let all: BTreeSet<&str> = cluster.nodes.iter().map(|node| node.id.as_str()).collect();
     assert_eq!(nodes, all, "{shown}");
+}
+
+/// Starts what three of four nodes hold, of which the first leads it: its id, and who does not hold it.
+fn held_by_three(cluster: &Cluster, flow: &Path) -> (String, usize) {
+    let execution = start(&cluster.nodes[0], flow, &["--survival", "partition-tolerant:3"]);
+    let shown = cluster.nodes[0].said(&["show", &execution, "--json"]);
+    assert_eq!(shown["leader"], cluster.nodes[0].id.as_str(), "whoever is asked leads");
+    let holders = shown["nodes"].as_array().unwrap();
+    let is_outside = |node: &Node| !holders.contains(&json!(node.id));
+    let outside = cluster.nodes.iter().position(is_outside).unwrap();
+    (execution, outside)
+}
+
+#[test]
+fn whoever_waits_where_it_is_not_held_hears_the_end_though_the_holder_that_was_asked_goes() {
+    const STEPS: usize = 10;
+    // Less than the next time it is asked at the latest.
+    const SOON: Duration = Duration::from_secs(10);
+    let mut cluster = Cluster::of(4);
+    let flow = cluster.file("line.yaml", &line(STEPS));
+    let goes: [fn(&mut Node); 2] = [Node::kill, Node::stop];
+    for (run, go) in goes.into_iter().enumerate() {
+        cluster.ledger.control(|control| control.all.answer_after_ms = Some(100));
+        let (execution, outside) = held_by_three(&cluster, &flow);
+        let waiting = cluster.nodes[outside].address;
+        let path = format!("/v1/executions/{execution}/wait");
+        let waits = thread::spawn(move || {
+            let told = Api { address: waiting, token: None }.ask("GET", &path, "");
+            (told, Instant::now())
+        });
+        cluster.until_called((run * STEPS) as u64 + 3);
+        go(&mut cluster.nodes[0]);
+        let holder = if outside == 1 { 2 } else { 1 };
+        assert_eq!(cluster.nodes[holder].end_of(&execution), "completed");
+        let ended = Instant::now();
+        let ((status, detail), told) = waits.join().unwrap();
+        assert_eq!((status, &detail["condition"]), (200, &json!("completed")), "{detail}");
+        assert!(told.saturating_duration_since(ended) < SOON, "{:?}", told - ended);
+        cluster.nodes[0].restart(None);
+        cluster.all_connected();
+    }
+}
+
+#[test]
+fn those_who_wait_for_an_end_keep_nobody_else_from_being_answered() {
+    const WAITING: usize = 300;
+    let cluster = Cluster::of(4);
+    let nap = cluster.file("nap.yaml", NAP);
+    let (execution, outside) = held_by_three(&cluster, &nap);
+    let node = &cluster.nodes[outside];
+    let ends: Vec<String> = thread::scope(|scope| {
+        let ends: Vec<_> = (0..WAITING)
+            .map(|_| scope.spawn(|| cluster.nodes[outside].end_of(&execution)))
+            .collect();
+        until("more wait than are answered at once", || {
+            let (_, metrics) = cluster.nodes[0].ask("GET", "/metrics", &Json::Null);
+            let mut lines = metrics.as_str().unwrap().lines();
+            let waiting = lines.find_map(|line| line.strip_prefix("outlast_requests_waiting "));
+            256.0 <= waiting.unwrap().parse::<f64>().unwrap()
+        });
+        let cancel = format!("/v1/executions/{execution}/cancel");
+        let (status, cancelled) = node.ask("POST", &cancel, &json!({}));
+        assert_eq!(status, 202, "{cancelled}");
+        ends.into_iter().map(|end| end.join().unwrap()).collect()
+    });
+    assert!(ends.iter().all(|end| end == "cancelled"), "{ends:?}");
 }
 
 #[test]

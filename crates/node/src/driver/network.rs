@@ -56,8 +56,12 @@ fn message_of(event: Event, relay: &Relay) -> Option<Arrived> {
             None
         }
         Event::Received { from, message, room } => Some(Arrived { from, message, room }),
-        // Who can be reached is found out by the engine's own heartbeats.
-        Event::Connected { .. } | Event::Disconnected { .. } | Event::ShutOut { .. } => None,
+        Event::Disconnected { peer } => {
+            relay.lose(peer);
+            None
+        }
+        // Who can be reached the engine finds out by its own heartbeats.
+        Event::Connected { .. } | Event::ShutOut { .. } => None,
     }
 }
 

@@ -30,6 +30,9 @@ use wire::Word;
 
 /// How many requests of others are answered at once; more are refused.
 const SERVED_MAX: usize = 256;
+/// How many more may wait for the end of an execution: they cost nothing meanwhile, and keep nobody
+/// else waiting.
+const ENDS_AWAITED_MAX: usize = 4096;
 /// How many requests wait for their answers; more are not sent.
 const PENDING_MAX: usize = 4096;
 /// The longest that a request of another node is worked on.
@@ -62,6 +65,7 @@ struct Inner {
     pending: Mutex<BTreeMap<u64, (NodeId, oneshot::Sender<Answer>)>>,
     router: OnceLock<Router>,
     turns: Arc<Semaphore>,
+    seats: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Relay {
@@ -80,6 +84,7 @@ impl Relay {
                 pending: Mutex::default(),
                 router: OnceLock::new(),
                 turns: Arc::new(Semaphore::new(SERVED_MAX)),
+                seats: Arc::new(Semaphore::new(ENDS_AWAITED_MAX)),
             }),
         }
     }
@@ -137,9 +142,19 @@ impl Relay {
         }
     }
 
+    /// Another node can no longer be reached: whoever waits for its answer is told so.
+    pub(crate) fn lose(&self, node: NodeId) {
+        self.inner.pending().retain(|_, (asked, _)| *asked != node);
+    }
+
     fn answer(&self, from: NodeId, number: u64, request: Request, room: Room) {
         let inner = Arc::clone(&self.inner);
-        let turn = Arc::clone(&inner.turns).try_acquire_owned();
+        let (places, room) = match request.awaits_an_end() {
+            // What is small and stays long takes no room from what arrives.
+            true => (&inner.seats, None),
+            false => (&inner.turns, Some(room)),
+        };
+        let turn = Arc::clone(places).try_acquire_owned();
         let (Some(router), Ok(turn)) = (inner.router.get().cloned(), turn) else {
             return inner.reply(from, number, plain(StatusCode::SERVICE_UNAVAILABLE));
         };

@@ -38,6 +38,14 @@ pub(crate) struct Request {
     pub(crate) patience_ms: u64,
 }
 
+impl Request {
+    /// Whether it is answered only when an execution has ended.
+    pub(super) fn awaits_an_end(&self) -> bool {
+        let path = self.path.split('?').next().unwrap_or_default();
+        self.method == "GET" && self.body.is_empty() && path.ends_with("/wait")
+    }
+}
+
 /// What it was answered.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub(crate) struct Answer {

@@ -25,6 +25,8 @@ const LEADER_TIME_MAX: Duration = Duration::from_secs(8);
 const LEADER_PAUSE: Duration = Duration::from_millis(100);
 /// For how long another node is asked to wait for an end at a time.
 const WAIT_TIME: Duration = Duration::from_secs(20);
+/// What is answered by a node on which an execution has not ended in time, or which is about to stop.
+const NOT_YET: [StatusCode; 2] = [StatusCode::GATEWAY_TIMEOUT, StatusCode::SERVICE_UNAVAILABLE];
 /// Says that this node does not lead the execution.
 const NOT_LED_HERE: StatusCode = StatusCode::MISDIRECTED_REQUEST;
 
@@ -115,10 +117,11 @@ async fn wait(
         };
         was_known = true;
         match relay.ask(holder, whole.passed(), WAIT_TIME).await {
-            Ok(answer) if answer.status != StatusCode::GATEWAY_TIMEOUT.as_u16() => {
+            Ok(answer) if !NOT_YET.iter().any(|status| *status == answer.status) => {
                 return Ok(response(answer));
             }
-            _ => {}
+            // Another one may know the end, or the same one when it is back.
+            _ => tokio::time::sleep(LEADER_PAUSE).await,
         }
     }
 }
