@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::id;
-use outlast_engine::{Ask, Condition, Reply, Strategy, Survival, Which};
+use outlast_engine::{Ask, Condition, Refusal, Reply, Strategy, Survival, Which};
 
 const MOMENT: Duration = Duration::from_millis(5);
 const SECOND: Duration = Duration::from_secs(1);
@@ -86,4 +86,39 @@ fn a_proposal_that_is_lost_is_made_again() {
     assert!(!(1..=3).any(|node| has_ended(&mut cluster, node)));
     cluster.run(3 * SECOND);
     assert!((1..=3).all(|node| has_ended(&mut cluster, node)), "by then a majority has the end");
+}
+
+/// Whoever does not know of the end may still have something to undo: until then nobody goes on from it.
+#[test]
+fn what_is_over_is_not_changed_before_all_know_of_it_and_that_is_said() {
+    let mut cluster = one_call();
+    cluster.kill(1);
+    answer(&mut cluster);
+    cluster.run(3 * SECOND);
+    assert!(has_ended(&mut cluster, 3));
+    let which = Which::Id(id(1));
+    let retry = Ask::Retry(which.clone());
+    let compensate = Ask::Compensate { which: which.clone(), reason: "no".to_owned() };
+    for ask in [retry, compensate, Ask::Delete(which)] {
+        let refused = cluster.node(3).ask(ask);
+        let Reply::Refused(Refusal::NotPossible(reason)) = refused else {
+            panic!("refused, not {refused:?}")
+        };
+        assert!(
+            reason.ends_with("not all nodes that hold it together know of its end"),
+            "{reason}"
+        );
+    }
+}
+
+/// The answer a client was given never changes: not by rolling back what it was told has completed, either.
+#[test]
+fn what_has_completed_and_is_forgotten_by_all_can_not_be_rolled_back() {
+    let mut cluster = one_call();
+    answer(&mut cluster);
+    cluster.run(3 * SECOND);
+    let reason = "no".to_owned();
+    let asked = cluster.node(3).ask(Ask::Compensate { which: Which::Id(id(1)), reason });
+    let Reply::Refused(Refusal::NotPossible(reason)) = asked else { panic!("not {asked:?}") };
+    assert!(reason.ends_with("is completed: it can not be rolled back"), "{reason}");
 }

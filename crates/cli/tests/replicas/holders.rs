@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use outlast_node::fixture::ledger::Verdict;
+use outlast_node::fixture::ledger::{Behaviour, Outcome, Verdict};
 use serde_json::{Value as Json, json};
 
 use super::nodes::{Cluster, Node};
@@ -125,6 +125,46 @@ fn those_who_wait_for_an_end_keep_nobody_else_from_being_answered() {
         ends.into_iter().map(|end| end.join().unwrap()).collect()
     });
     assert!(ends.iter().all(|end| end == "cancelled"), "{ends:?}");
+}
+
+#[test]
+fn what_is_over_is_tried_again_or_rolled_back_once_whoever_is_asked() {
+    const STEPS: usize = 3;
+    let cluster = Cluster::of(3);
+    let flow = cluster.file("line.yaml", &line(STEPS));
+    for (verb, end) in [("retry", "completed"), ("compensate", "compensated")] {
+        let execution = faulted_after_one_step(&cluster, &flow);
+        // Asked for at one node, told by all, and not to be asked for again at another.
+        let asked = cluster.nodes[1].command(&[verb, &execution]).output().unwrap();
+        assert!(asked.status.success(), "{asked:?}");
+        for node in &cluster.nodes {
+            until("every node tells of it", || {
+                node.said(&["show", &execution, "--json"])["condition"] == end
+            });
+            assert_eq!(node.end_of(&execution), end);
+            let again = node.command(&[verb, &execution]).output().unwrap();
+            assert_eq!(again.status.code(), Some(1), "{again:?}");
+        }
+    }
+    let entries = cluster.entries();
+    let acts = |outcome| entries.iter().filter(|entry| entry.outcome == outcome).count();
+    // All steps of one, a step of the other and its undo.
+    assert_eq!((acts(Outcome::Done), acts(Outcome::Repeated)), (STEPS + 2, 0), "{entries:#?}");
+}
+
+/// Starts what fails after its first step, and waits until all nodes have forgotten that they held it.
+fn faulted_after_one_step(cluster: &Cluster, flow: &Path) -> String {
+    let called = cluster.ledger.traffic().arrived;
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(200));
+    let execution = start(&cluster.nodes[0], flow, &["--survival", "passive:3"]);
+    cluster.until_called(called + 1);
+    cluster.ledger.control(|control| control.all.fail = Some(409));
+    for node in 0..3 {
+        assert_eq!(cluster.nodes[node].end_of(&execution), "faulted");
+        until("everybody has forgotten it", || held(cluster, node) == json!(0));
+    }
+    cluster.ledger.control(|control| control.all = Behaviour::default());
+    execution
 }
 
 #[test]

@@ -8,12 +8,16 @@ use outlast_workflow::Event;
 use super::entry::Entry;
 use super::{Cause, Engine, Step, Work};
 use crate::{
-    Ask, Caller, Detail, Filter, Position, Refusal, Reply, Summary, Which, WorkflowVersion,
+    Ask, Caller, Condition, Detail, Filter, Position, Refusal, Reply, Summary, Which,
+    WorkflowVersion,
 };
 
 /// How many executions one request for a list looks at, at most: a page may be short and still not
 /// be the last.
 const LOOKED_AT_MAX: usize = 10_000;
+
+/// Why what has ended cannot be changed yet.
+const HELD_TOGETHER: &str = "not all nodes that hold it together know of its end";
 
 impl Engine {
     /// Answers a request, now or later.
@@ -172,7 +176,10 @@ impl Engine {
         let wish = wish_of(&event);
         if matches!(event, Event::CompensateRequested(_)) {
             self.wake(id);
-            if !self.roster.known(id).execution().can_be_rolled_back() {
+            let entry = self.roster.known(id);
+            // What has completed keeps its plan for its parent or for lines that are lost, not for people.
+            let is_complete = entry.condition == Condition::Completed;
+            if is_complete || !entry.execution().can_be_rolled_back() {
                 return Err(self.not_possible(id, wish));
             }
         }
@@ -185,7 +192,13 @@ impl Engine {
     }
 
     fn not_possible(&self, id: ExecutionId, wish: &str) -> Refusal {
-        let condition = self.roster.get(id).map_or("gone", |entry| entry.condition.word());
+        let entry = self.roster.get(id);
+        let condition = entry.map_or("gone", |entry| entry.condition.word());
+        if entry.is_some_and(|entry| entry.condition.is_end() && entry.custody.is_some()) {
+            return Refusal::NotPossible(format!(
+                "execution {id} is {condition}: it can {wish} as long as {HELD_TOGETHER}"
+            ));
+        }
         Refusal::NotPossible(format!("execution {id} is {condition}: it can {wish}"))
     }
 
@@ -194,6 +207,9 @@ impl Engine {
         let entry = self.roster.known(id);
         let obstacle = if !entry.condition.is_end() {
             "has not ended; cancel it first"
+        } else if entry.custody.is_some() {
+            let reason = format!("can not be deleted as long as {HELD_TOGETHER}");
+            return Err(Refusal::NotPossible(format!("execution {id} {reason}")));
         } else if entry.held {
             "can still be rolled back by its parent; it can be deleted when that has ended"
         } else if entry.parked {

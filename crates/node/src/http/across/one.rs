@@ -1,4 +1,5 @@
-//! Requests about one execution: answered where it is held, changed where it is led.
+//! Requests about one execution: answered where it is held, changed where it is led. What is over each of
+//! those who held it has for itself; whoever knows the latest of it answers for all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use outlast_engine::{Ask, Holders, Reply};
 use outlast_lineage::NodeId;
+use outlast_workflow::moment::iso8601;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
@@ -38,6 +40,8 @@ enum Place {
     There(NodeId),
     /// Held here, and nobody leads it at the moment.
     Leaderless,
+    /// Over, and held here for itself.
+    Over,
     /// Not held here.
     Elsewhere,
 }
@@ -57,7 +61,7 @@ pub(super) async fn answer_passed(
                 let detail = "another node leads the execution";
                 return Problem::new(NOT_LED_HERE, detail).into_response();
             }
-            Ok(Place::Here | Place::Elsewhere) => {}
+            Ok(Place::Here | Place::Over | Place::Elsewhere) => {}
             Err(problem) => return problem.into_response(),
         }
     }
@@ -77,6 +81,14 @@ pub(super) async fn answer(
     }
     if is_change(&whole.method) {
         return change(api, relay, execution, whole, next).await;
+    }
+    if let Some(holder) = later_elsewhere(api, relay, execution).await? {
+        let patience = if rest == "wait" { WAIT_TIME } else { CHANGE_TIME_MAX };
+        if let Ok(answer) = relay.ask(holder, whole.passed(), patience).await
+            && !NOT_YET.iter().any(|status| *status == answer.status)
+        {
+            return Ok(response(answer));
+        }
     }
     let answered = next.run(whole.request()).await;
     if answered.status() != StatusCode::NOT_FOUND {
@@ -138,6 +150,10 @@ async fn change(
     loop {
         let asked = match place(api, relay, execution).await? {
             Place::Here => return Ok(next.run(whole.request()).await),
+            Place::Over => match later_elsewhere(api, relay, execution).await? {
+                None => return Ok(next.run(whole.request()).await),
+                later => later,
+            },
             Place::There(leader) => Some(leader),
             Place::Leaderless => None,
             Place::Elsewhere => match find(relay, execution).await {
@@ -190,14 +206,42 @@ async fn place(api: &Api, relay: &Relay, execution: &str) -> Result<Place, Probl
         Reply::Shown(detail) => detail,
         _ => return Ok(Place::Elsewhere),
     };
-    // What has ended is the same everywhere.
-    let holders = shown.summary.holders.filter(|_| !shown.summary.condition.is_end());
-    Ok(match holders {
+    let is_over = shown.summary.condition.is_end();
+    // What has ended and is still held together is the same everywhere.
+    Ok(match shown.summary.holders {
+        None if is_over => Place::Over,
+        Some(_) if is_over => Place::Here,
         None => Place::Here,
         Some(Holders { leader: Some(leader), .. }) if leader == relay.node() => Place::Here,
         Some(Holders { leader: Some(leader), .. }) => Place::There(leader),
         Some(Holders { leader: None, .. }) => Place::Leaderless,
     })
+}
+
+/// The other node that knows the latest of an execution that is over here: a person may have had it tried
+/// again or rolled back by any of those who held it. Where it is held with others nobody can have.
+async fn later_elsewhere(
+    api: &Api,
+    relay: &Relay,
+    execution: &str,
+) -> Result<Option<NodeId>, Problem> {
+    let Reply::Shown(detail) = api.node.ask(Ask::Show(which(&decoded(execution))?)).await? else {
+        return Ok(None);
+    };
+    let here = &detail.summary;
+    if !here.condition.is_end() || here.holders.is_some() {
+        return Ok(None);
+    }
+    let answers = ask_all(relay, &look(format!("/v1/executions/{execution}")), LOOK_TIME_MAX).await;
+    let alone = answers.iter().filter_map(|(node, answered)| {
+        let answer = answered.as_ref().ok().filter(|answer| answer.status == 200)?;
+        let shown: Json = serde_json::from_slice(&answer.body).ok()?;
+        let is_shared = shown.get("nodes").is_some();
+        let changed = shown.get("changed").and_then(Json::as_str).filter(|_| !is_shared)?;
+        Some((changed.to_owned(), *node))
+    });
+    let latest = alone.max().filter(|latest| (iso8601(here.changed), relay.node()) < *latest);
+    Ok(latest.map(|(_, node)| node))
 }
 
 /// A node that holds an execution, the one that leads it if possible; or those that did not answer.
