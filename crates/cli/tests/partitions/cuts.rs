@@ -29,6 +29,8 @@ fn a_primary_that_is_not_heard_any_more_is_replaced_and_stops_when_it_is_heard_a
         let others = [cluster.nodes[0].ip(), cluster.nodes[1].ip()];
         line.until_done_by(&cluster, &others, cut, 2);
         cluster.heal();
+        pause(NOTICED);
+        assert_eq!(line.who_goes_on(&cluster, 5).len(), 1, "one of the two has stopped");
         cluster.answer_at_once();
         cluster.completes(&execution);
         assert!(0 < line.one_run_remains(&cluster));

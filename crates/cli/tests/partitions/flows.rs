@@ -1,6 +1,6 @@
 //! Lines of calls, each of which can be undone, and what must be left of them in the ledger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -86,6 +86,15 @@ impl Line {
     pub(crate) fn deeds_by(&self, entries: &[Entry], who: &[IpAddr], after: u64) -> usize {
         let theirs = |entry: &&Entry| from(entry).is_some_and(|from| who.contains(&from));
         self.deeds(entries).filter(|entry| after < entry.number).filter(theirs).count()
+    }
+
+    /// Waits until so many more things are done, and gives who did them.
+    pub(crate) fn who_goes_on(&self, cluster: &Cluster, count: usize) -> BTreeSet<IpAddr> {
+        let from_here = last_number(&cluster.entries());
+        let later = |entry: &&Entry| from_here < entry.number;
+        until("it goes on", || count <= self.deeds(&cluster.entries()).filter(later).count());
+        let entries = cluster.entries();
+        self.deeds(&entries).filter(later).filter_map(from).collect()
     }
 
     /// What was done, by whomever, whether it was undone or not.

@@ -16,7 +16,11 @@ fn a_primary_that_wakes_up_stops_and_undoes_what_was_done_again_without_it() {
         let stopped = last_number(&cluster.entries());
         let others = [cluster.nodes[0].ip(), cluster.nodes[1].ip()];
         line.until_done_by(&cluster, &others, stopped, 5);
+        let woken = last_number(&cluster.entries());
         cluster.nodes[2].signal("CONT");
+        line.until_done_by(&cluster, &others, woken, 10);
+        let own = line.deeds_by(&cluster.entries(), &[cluster.nodes[2].ip()], woken);
+        assert!(own < 5, "it goes on until it hears of the others, and did {own} things");
         cluster.answer_at_once();
         cluster.completes(&execution);
         // It was stopped while a call was under way, which whoever went on has made again.
