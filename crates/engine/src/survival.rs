@@ -140,10 +140,8 @@ impl Survival {
         if let Some(votes) = number("voteThreshold").filter(|_| strategy != Strategy::Passive) {
             survival.votes = (votes as u16).clamp(1, survival.replicas / 2 + 1);
         }
-        match text("acknowledge") {
-            Some("none") => survival.acknowledge = Acknowledge::None,
-            Some("majority") => survival.acknowledge = Acknowledge::Majority,
-            _ => {}
+        if let Some(acknowledge) = text("acknowledge").and_then(|it| it.parse().ok()) {
+            survival.acknowledge = acknowledge;
         }
         let wait = value::get(block, "electionWait").and_then(|it| moment::duration(it).ok());
         let wait = wait.unwrap_or(Duration::ZERO);
@@ -187,6 +185,30 @@ impl FromStr for Strategy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected none, passive, active or partition-tolerant")]
 pub struct UnknownStrategy;
+
+impl Acknowledge {
+    /// Its word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Majority => "majority",
+        }
+    }
+}
+
+impl FromStr for Acknowledge {
+    type Err = UnknownAcknowledgement;
+
+    fn from_str(text: &str) -> Result<Self, UnknownAcknowledgement> {
+        let mut known = [Self::None, Self::Majority].into_iter();
+        known.find(|it| it.word() == text).ok_or(UnknownAcknowledgement)
+    }
+}
+
+/// The text does not say who must know of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("expected none or majority")]
+pub struct UnknownAcknowledgement;
 
 impl FromStr for Survival {
     type Err = String;

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_engine::{Strategy, Survival};
+use outlast_engine::{Acknowledge, Strategy, Survival};
 use outlast_expressions::{Value, value};
 use outlast_languages::openworkflow;
 use outlast_workflow::program::bundle;
@@ -56,6 +56,7 @@ impl Recording {
         line("strategy", &strategy_word(survival.strategy));
         line("replicas", &survival.replicas);
         line("votes", &survival.votes);
+        line("acknowledge", &survival.acknowledge.word());
         survival.budget.iter().for_each(|budget| line("budget", budget));
         delays.iter().for_each(|delay| line("start-after", &delay.as_micros()));
         line("seed", &options.seed);
@@ -109,6 +110,7 @@ struct Reader {
     strategy: Strategy,
     replicas: usize,
     votes: Option<u16>,
+    acknowledge: Option<Acknowledge>,
     budget: Option<f64>,
     input: Value,
 }
@@ -127,6 +129,7 @@ impl Reader {
             strategy: Strategy::None,
             replicas: 1,
             votes: None,
+            acknowledge: None,
             budget: None,
             input: value::object([]),
         }
@@ -139,6 +142,7 @@ impl Reader {
             "strategy" => self.strategy = parse(value)?,
             "replicas" => self.replicas = parse(value)?,
             "votes" => self.votes = Some(parse(value)?),
+            "acknowledge" => self.acknowledge = Some(parse(value)?),
             "budget" => self.budget = Some(parse(value)?),
             "start-after" => delays.push(Duration::from_micros(parse(value)?)),
             "seed" => options.seed = parse(value)?,
@@ -172,6 +176,7 @@ impl Reader {
         }
         let mut survival = Survival::new(self.strategy, self.replicas);
         survival.votes = self.votes.unwrap_or(survival.votes);
+        survival.acknowledge = self.acknowledge.unwrap_or(survival.acknowledge);
         survival.budget = self.budget;
         recording.scenario.survival = survival;
         if let Some(text) = document {

@@ -61,6 +61,8 @@ pub struct Wanted {
     pub replicas: Option<usize>,
     /// How many votes make a primary.
     pub votes: Option<u16>,
+    /// What must be known where before a call leaves.
+    pub acknowledge: Option<Acknowledge>,
     /// What undoing may cost before a primary without a majority pauses; the inner nothing is no
     /// bound.
     pub budget: Option<Option<f64>>,
@@ -102,6 +104,7 @@ impl Scenario {
         let replicas = if joins { nodes } else { draw_replicas(seed, nodes) };
         let mut survival = draw_survival(&mut random, wanted, strategy, (nodes, replicas));
         survival.budget = draw_budget(seed, wanted, strategy);
+        survival.acknowledge = draw_acknowledge(seed, wanted, &survival);
         let executions = random.between(1, EXECUTIONS_MAX);
         let executions = wanted.executions.map_or(executions, |count| count.clamp(1, 200) as u64);
         let window = *random.pick(&WINDOWS);
@@ -170,6 +173,21 @@ fn draw_budget(seed: u64, wanted: &Wanted, strategy: Strategy) -> Option<f64> {
     let drawn = random.happens(333).then(|| random.between(0, 3) as f64);
     let drawn = drawn.filter(|_| strategy == Strategy::PartitionTolerant);
     wanted.budget.unwrap_or(drawn)
+}
+
+/// In every fourth world a primary waits for acknowledgements where it usually does not, or the other way
+/// round.
+fn draw_acknowledge(seed: u64, wanted: &Wanted, survival: &Survival) -> Acknowledge {
+    let usual = survival.acknowledge;
+    let is_unusual = Random::apart(seed, 10).happens(250);
+    let elects = matches!(survival.strategy, Strategy::Passive | Strategy::PartitionTolerant);
+    match wanted.acknowledge {
+        _ if !elects => usual,
+        Some(wanted) => wanted,
+        None if !is_unusual => usual,
+        None if usual == Acknowledge::None => Acknowledge::Majority,
+        None => Acknowledge::None,
+    }
 }
 
 /// Draws what a world is like; in a calm one nothing is slow or lost.

@@ -20,6 +20,7 @@ pub(super) fn that_replays(arguments: &Arguments, scenario: &Scenario) -> String
     words.push(format!("--strategy {}", word(survival.strategy)));
     if survival.is_replicated() {
         words.push(format!("--replicas {} --votes {}", survival.replicas, survival.votes));
+        words.push(format!("--acknowledge {}", survival.acknowledge.word()));
         let budget = survival.budget.map_or_else(|| "none".to_owned(), |cost| cost.to_string());
         words.push(format!("--budget {budget}"));
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
-use outlast_engine::Strategy;
+use outlast_engine::{Acknowledge, Strategy};
 use outlast_expressions::{Value, value};
 use outlast_simulator::{Fault, FaultKind, Recording, Scenario, Swarm, Wanted, Workload};
 
@@ -68,6 +68,10 @@ pub(crate) struct Arguments {
     /// How many votes make a primary, at most a majority [default: drawn]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=33))]
     votes: Option<u16>,
+    /// What must be known where before a call leaves, where a primary is elected: none or majority
+    /// [default: as the strategy has it, the other one in every fourth world]
+    #[arg(long, value_name = "WHERE")]
+    acknowledge: Option<Acknowledge>,
     /// What undoing may cost before a primary without a majority pauses, or none [default: drawn]
     #[arg(long, value_name = "COST")]
     budget: Option<String>,
@@ -176,6 +180,7 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Wanted> {
         strategy: arguments.strategy,
         replicas: arguments.replicas.map(usize::from),
         votes: arguments.votes,
+        acknowledge: arguments.acknowledge,
         budget: arguments.budget.as_deref().map(budget).transpose()?,
         kinds: kinds.map_err(Failure::usage)?,
         faults: given_faults(&arguments.fault)?,
