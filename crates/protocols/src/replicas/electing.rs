@@ -71,7 +71,8 @@ impl Replica {
         if self.is_settling() || self.setup.mode == Mode::Active {
             return;
         }
-        if self.successor().is_some() {
+        if self.leaves_it_to_others() {
+            self.left_to_others += 1;
             self.role = Role::Backup { leader: None };
             return self.wait_for_a_leader(out);
         }
@@ -150,7 +151,7 @@ impl Replica {
             _ => {}
         }
         // A higher id that could not win must not object for ever: it lets others try.
-        let yields = out.now < self.yields_until || self.successor().is_some();
+        let yields = out.now < self.yields_until || self.leaves_it_to_others();
         if self.is_below(candidate) || yields {
             return None;
         }
@@ -324,7 +325,7 @@ impl Replica {
         self.role = Role::Backup { leader: Some(leader) };
         self.petition = None;
         (self.heard, self.unanswered, self.calm) = (false, 0, 1);
-        (self.lagged, self.failures) = (0, 0);
+        (self.lagged, self.failures, self.left_to_others) = (0, 0, 0);
         out.timer(Timer::WordOverdue, self.setup.patience);
     }
 

@@ -144,6 +144,8 @@ pub struct Replica {
     resends: bool,
     /// Whether it leaves being primary to others.
     retiring: bool,
+    /// How often it left standing to others since there was a primary.
+    left_to_others: u32,
     /// Whether it was told that this primary pauses for its budget.
     pauses: bool,
 }
@@ -202,6 +204,7 @@ impl Replica {
             acknowledges_soon: false,
             resends: false,
             retiring: false,
+            left_to_others: 0,
             pauses: false,
         }
     }

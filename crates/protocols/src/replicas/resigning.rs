@@ -4,6 +4,9 @@ use outlast_lineage::NodeId;
 
 use super::{Message, Output, Outputs, Replica, Role, Situation};
 
+/// How often whoever is about to stop lets others stand.
+const LEFT_TO_OTHERS_MAX: u32 = 2;
+
 impl Replica {
     /// A primary said that it is no longer one.
     pub(super) fn take_resignation(
@@ -42,6 +45,11 @@ impl Replica {
     pub(super) fn successor(&self) -> Option<NodeId> {
         let mut reachable = self.peers().rev().filter(|peer| !self.lost.contains(peer));
         reachable.next().filter(|_| self.retiring)
+    }
+
+    /// Whether others are to stand instead: not for ever, as all of them may be about to stop.
+    pub(super) fn leaves_it_to_others(&self) -> bool {
+        self.left_to_others < LEFT_TO_OTHERS_MAX && self.successor().is_some()
     }
 
     /// Stops executing.

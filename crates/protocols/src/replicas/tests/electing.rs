@@ -217,6 +217,21 @@ fn a_replica_that_retires_lets_lower_ones_have_its_vote_and_does_not_stand() {
     assert!(!outputs.contains(&Output::Report(Situation::Candidacy)));
 }
 
+/// All of them may be about to stop, and none of them does for a while.
+#[test]
+fn replicas_that_all_retire_do_not_leave_it_to_each_other_for_ever() {
+    let mut retiring = begun(setup(3, 3, 1));
+    advance(&mut retiring, 0, Vec::new());
+    retiring.step(NOW, Input::Retiring(true));
+    receive(&mut retiring, 2, Message::StoodDown { leader: None });
+    let stands = |outputs: &[Output]| outputs.contains(&Output::Report(Situation::Candidacy));
+    let tries: Vec<bool> =
+        (0..3).map(|_| stands(&fire(&mut retiring, Timer::RetryElection))).collect();
+    assert_eq!(tries, [false, false, true]);
+    let outputs = receive(&mut retiring, 2, request(9, head(&[], 0)));
+    assert!(matches!(said_to(&outputs, 2)[..], [Message::Reject { .. }]), "{outputs:?}");
+}
+
 #[test]
 fn a_primary_that_retires_alone_goes_on_and_one_that_stays_after_all_may_lead_again() {
     let mut primary = begun(setup(3, 3, 1));
