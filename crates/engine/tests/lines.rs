@@ -437,3 +437,34 @@ fn those_who_know_a_decision_do_not_tell_each_other_for_ever() {
     let since = cluster.count(kind::PAXOS) - before;
     assert!(since < 100, "{since} words on a decision that all know who are there");
 }
+
+/// The same, and someone asks the highest for it before it has heard of the others: it is joined to them
+/// first, so that it has nothing to begin.
+#[test]
+fn a_highest_replica_that_is_asked_for_what_others_began_without_it_joins_in_first() {
+    const PATIENCE: Duration = Duration::from_millis(400);
+    let program = program_of("abc", &[("a", Provider::Keyed), ("b", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.cut(3, &[1, 2]);
+    cluster.run(2 * SECOND);
+    let start = cluster.start_with(&program, id(1), "x");
+    cluster.node(2).send(start);
+    cluster.run(SECOND);
+    assert_eq!(cluster.open(2), ["a"], "it is begun without the highest");
+    cluster.mute = vec![(1, kind::BEGIN), (2, kind::BEGIN), (1, kind::REPLICA), (2, kind::REPLICA)];
+    cluster.heal();
+    cluster.run(SECOND);
+
+    // What others know of it is lost at first; that it began is not.
+    let start = cluster.start_with(&program, id(1), "x");
+    let caller = cluster.node(3).send(start);
+    cluster.mute = vec![(1, kind::OTHERWISE), (2, kind::OTHERWISE)];
+    cluster.mute.extend([(1, kind::REPLICA), (2, kind::REPLICA)]);
+    cluster.run(PATIENCE * 9 / 10);
+    assert!(0 < cluster.count(kind::BEGIN), "it was told");
+    cluster.mute.clear();
+    cluster.run(SECOND);
+    assert_eq!(cluster.open(3), Vec::<String>::new(), "it follows");
+    let reply = cluster.node(3).replies.get(&caller).cloned();
+    assert!(matches!(reply, Some(Reply::Started { new: false, .. })), "{reply:?}");
+}

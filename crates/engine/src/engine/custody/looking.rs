@@ -183,10 +183,13 @@ impl Engine {
         }
     }
 
-    /// Nobody knows it. The first of those who asked for it starts it, the others find it started.
+    /// Nobody knows it on other terms. What another node has started is joined first, so that whoever
+    /// asked for it finds it started; if nobody has, the first who asked starts it.
     fn start_after_all(&mut self, id: ExecutionId) {
         let Some(search) = self.looking.by_execution.get_mut(&id) else { return };
-        for wish in std::mem::take(&mut search.wishes) {
+        let mut wishes = std::mem::take(&mut search.wishes);
+        wishes.sort_by_key(|wish| matches!(wish, Wish::Start(..)));
+        for wish in wishes {
             self.queue_own(match wish {
                 Wish::Start(caller, ask) => Work::Answer { caller, ask: Box::new(Ask::Start(ask)) },
                 Wish::Begin(from, begin) => Work::Begin { from, begin },
