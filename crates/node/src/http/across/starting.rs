@@ -13,7 +13,7 @@ use outlast_lineage::NodeId;
 use tokio::time::Instant;
 
 use super::super::problem::AskInstead;
-use super::{Api, CHANGE_TIME_MAX, Problem, Whole, no_answer, one, response};
+use super::{Api, CHANGE_TIME_MAX, Problem, Whole, no_answer, one, response, text_of};
 use crate::relay::{Relay, Unanswered};
 
 /// How long a start is tried at most.
@@ -56,9 +56,23 @@ pub(super) async fn answer(
             {
                 tokio::time::sleep(PAUSE).await;
             }
+            None if here.status() == StatusCode::MISDIRECTED_REQUEST => {
+                return Err(nobody_starts(&instead));
+            }
             None => return Ok(here),
         }
     }
+}
+
+/// None of the nodes that are to hold an execution can be asked to start it.
+fn nobody_starts(instead: &AskInstead) -> Problem {
+    let nodes: Vec<String> = instead.0.iter().copied().map(text_of).collect();
+    let detail = format!(
+        "the nodes that are to hold the execution cannot be reached or do not answer: {}; ask again, \
+         which starts nothing twice",
+        nodes.join(", ")
+    );
+    Problem::new(StatusCode::GATEWAY_TIMEOUT, detail)
 }
 
 /// What a node answers that does not start it, and another one might.
@@ -126,6 +140,12 @@ fn segment(which: &Which) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_cannot_be_asked_to_start_it_is_named() {
+        let told = format!("{:?}", nobody_starts(&AskInstead(vec![NodeId(1), NodeId(0xab)])));
+        assert!(told.contains("0000000000000001, 00000000000000ab"), "{told}");
+    }
 
     #[test]
     fn a_name_is_one_segment_of_a_path() {
