@@ -6,7 +6,7 @@ mod driver;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use cluster::{kind, kind_of};
+use cluster::kind;
 use driver::{START, any_id as id, call, program, start_of, text};
 use outlast_engine::{
     Action, Ask, Caller, Definition, Engine, EngineOptions, Input, Refusal, Reply, StartAsk,
@@ -105,7 +105,7 @@ impl Nodes {
     fn until_told_otherwise(&mut self, node: NodeId) -> (NodeId, Vec<u8>) {
         for _ in 0..20 {
             while let Some((from, to, message)) = self.sent.pop_front() {
-                if to == node && kind_of(&message) == kind::OTHERWISE {
+                if to == node && kind::kinds_of(&message) == [kind::OTHERWISE] {
                     return (from, message);
                 }
                 self.step(to, Input::Received { from, message });

@@ -2,6 +2,8 @@
 //! on by hand: for step tests of what several engines do.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod kind;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +27,12 @@ pub(crate) struct Cluster {
     nodes: Vec<Driver>,
     /// Links that are cut, lower node first.
     cut: BTreeSet<(u64, u64)>,
-    /// What was delivered: from, to, and the kind of envelope.
+    /// What was delivered: from, to, and the kind of word or envelope.
     pub(crate) delivered: Vec<(u64, u64, u8)>,
     down: BTreeSet<u64>,
-    /// Nodes whose envelopes of a kind are lost.
+    /// Nodes whose words or envelopes of a kind are lost.
     pub(crate) mute: Vec<(u64, u8)>,
-    /// Kinds of envelopes that arrive twice.
+    /// What has a word of these kinds arrives twice.
     pub(crate) doubled: Vec<u8>,
 }
 
@@ -138,14 +140,14 @@ impl Cluster {
                 Some((node.options.node.0, to.0, message))
             });
             let Some((from, to, message)) = next else { return };
-            let kind = kind_of(&message);
             let lost = self.cut.contains(&(from.min(to), from.max(to)));
-            let lost = lost || self.mute.contains(&(from, kind));
-            if lost || self.down.contains(&to) {
+            let heard = kind::without(&message, |kind| self.mute.contains(&(from, kind)));
+            let Some(message) = heard.filter(|_| !lost && !self.down.contains(&to)) else {
                 continue;
-            }
-            self.delivered.push((from, to, kind));
-            if self.doubled.contains(&kind) {
+            };
+            let kinds = kind::kinds_of(&message);
+            self.delivered.extend(kinds.iter().map(|kind| (from, to, *kind)));
+            if kinds.iter().any(|kind| self.doubled.contains(kind)) {
                 let message = message.clone();
                 self.node(to).step(Input::Received { from: NodeId(from), message });
             }
@@ -241,7 +243,7 @@ impl Cluster {
         self.node(node).calls.iter().map(|(_, _, request)| service_of(request)).collect()
     }
 
-    /// How many envelopes of a kind were delivered.
+    /// How many words or envelopes of a kind were delivered.
     pub(crate) fn count(&self, kind: u8) -> usize {
         self.delivered.iter().filter(|(_, _, it)| *it == kind).count()
     }
@@ -259,22 +261,6 @@ fn start_of(program: &Program, id: ExecutionId, survival: Survival) -> Ask {
         salt: [7; 16],
         survival: Some(survival),
     }))
-}
-
-/// The kinds of envelopes, by their number on the wire.
-pub(crate) mod kind {
-    pub(crate) const BEGIN: u8 = 1;
-    pub(crate) const REPLICA: u8 = 4;
-    pub(crate) const PAXOS: u8 = 5;
-    pub(crate) const OTHERWISE: u8 = 11;
-    pub(crate) const PAXOS_OF_HOLDERS: u8 = 15;
-}
-
-/// Which variant an envelope is: behind the version, the first element of an array of two.
-pub(crate) fn kind_of(message: &[u8]) -> u8 {
-    let mut decoder = minicbor::Decoder::new(&message[1..]);
-    decoder.array().unwrap();
-    decoder.u8().unwrap()
 }
 
 /// A program of calls one after the other, each with what it says of itself.

@@ -10,7 +10,7 @@ use super::super::definitions::Defined;
 use super::super::entry::Entry;
 use super::super::{Engine, Step, Work, sizes};
 use super::turn::Turn;
-use super::{Alarm, Begin, Custody, Envelope, Holding, Terms, Wish};
+use super::{Alarm, Begin, Custody, Envelope, Holding, Said, Shared, Terms, Wish};
 use crate::{Action, Caller, Position, RecordKind, Refusal, Reply, Subject};
 
 impl Engine {
@@ -26,7 +26,9 @@ impl Engine {
         for to in &others {
             self.teach(step, *to, begin.definition);
         }
-        self.hold(step, defined, begin, &others, replicas::Input::Begun);
+        let mut turn = Turn::default();
+        self.hold(step, defined, begin, &others, replicas::Input::Begun, &mut turn);
+        self.finish_turn(step, execution, turn);
         self.holding(execution).expect("it was just made").unaware = others;
         let again = step.now.after(self.options.times.patience);
         self.set_custody_alarm(execution, Alarm::Begin, again);
@@ -61,6 +63,7 @@ impl Engine {
 
     /// Becomes a replica of an execution, which is told this word, and tells others to. They hear that
     /// before anything else about it: whoever knows nothing of an execution cannot take up its first state.
+    /// Says whether somebody waits to hear that they hold it.
     fn hold(
         &mut self,
         step: &mut Step,
@@ -68,14 +71,18 @@ impl Engine {
         begin: Begin,
         others: &BTreeSet<NodeId>,
         word: replicas::Input,
-    ) -> Position {
-        let mut turn = Turn { begun: true, ..Turn::default() };
-        turn.send_to_all(others, &Envelope::Begin(Box::new(begin.clone())));
+        turn: &mut Turn,
+    ) -> bool {
+        turn.begun = true;
+        for to in others {
+            turn.say(*to, Said::Begin(Box::new(begin.clone())));
+        }
         let (unstarted, beginning) = (begin.unstarted(&defined.program), begin.digest());
         let Begin { execution: id, name, input, salt, started, terms, parent, .. } = begin;
         let digest = sizes::digest_of(&input);
         let holding =
             Holding::new(self.options.node, terms, salt, &self.options.times, Some(beginning));
+        let is_awaited = parent.is_some() || 0 < holding.copies_before_started();
         let entry = Entry {
             name: name.map(String::into_boxed_str),
             held: true,
@@ -88,13 +95,13 @@ impl Engine {
         self.counters.started += 1;
         let lost: Vec<NodeId> = self.lost_members(id);
         for peer in lost {
-            self.tell_replica(step, id, replicas::Input::PeerLost(peer), &mut turn);
+            self.tell_replica(step, id, replicas::Input::PeerLost(peer), turn);
         }
         for gone in self.gone_members(id) {
-            self.tell_replica(step, id, replicas::Input::Fenced(gone), &mut turn);
+            self.tell_replica(step, id, replicas::Input::Fenced(gone), turn);
         }
-        self.tell_replica(step, id, word, &mut turn);
-        self.finish_turn(step, id, turn)
+        self.tell_replica(step, id, word, turn);
+        is_awaited
     }
 
     pub(super) fn lost_members(&mut self, id: ExecutionId) -> Vec<NodeId> {
@@ -104,11 +111,29 @@ impl Engine {
         members.others(me).filter(|peer| self.peers.is_lost(*peer)).collect()
     }
 
-    /// Another node asks this one to be a replica.
+    /// Another node asks this one to be a replica, and wants to hear that it is.
     pub(in crate::engine) fn take_begin(&mut self, step: &mut Step, from: NodeId, begin: Begin) {
         let id = begin.execution;
+        let mut turn = Turn::default();
+        self.begin_in_turn(step, from, begin, &mut turn);
+        if turn.begun {
+            turn.say(from, Said::Holds);
+            self.finish_turn(step, id, turn);
+        }
+    }
+
+    /// Another node says what an execution begins as: if nothing speaks against it, this one becomes a
+    /// replica. Says whether somebody waits to hear that.
+    pub(super) fn begin_in_turn(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        begin: Begin,
+        turn: &mut Turn,
+    ) -> bool {
+        let id = begin.execution;
         if !begin.terms.members.contains(self.options.node) {
-            return;
+            return false;
         }
         // Whoever is gone for good is not met again because an execution still names it.
         let members = begin.terms.members.iter();
@@ -116,33 +141,27 @@ impl Engine {
         self.meet_peers(step, &members);
         if let Some((position, answer)) = self.begun_before(id, &begin.terms) {
             let message = answer.encode();
-            return step.order(Some(position), Action::Send { to: from, message });
+            step.order(Some(position), Action::Send { to: from, message });
+            return false;
         }
         let Some(defined) = self.definitions.get(&begin.definition).cloned() else {
             let message = Envelope::WantDefinition(begin.definition).encode();
             step.order(None, Action::Send { to: from, message });
             self.stash_begin(from, begin);
-            return;
+            return false;
         };
         if self.storage_full {
-            return;
+            return false;
         }
-        let Some((begin, word)) = self.begin_at_once(step, from, begin) else { return };
+        let Some((begin, word)) = self.begin_at_once(step, from, begin) else { return false };
         let mut unaware = self.others_of(&begin.terms);
         unaware.remove(&from);
-        let position = self.hold(step, defined, begin, &BTreeSet::new(), word);
-        let holding = self.holding(id).expect("it was just made");
-        holding.unaware = unaware;
-        let is_awaited = 0 < holding.copies_before_started();
+        let is_awaited = self.hold(step, defined, begin, &BTreeSet::new(), word, turn);
+        self.holding(id).expect("it was just made").unaware = unaware;
         if self.gossip.draining {
             self.tell_to_retire(id, true);
         }
-        let message = Envelope::HasBegun(id).encode();
-        let action = match is_awaited {
-            true => Action::Send { to: from, message },
-            false => Action::Mention { to: from, message },
-        };
-        step.order(Some(position), action);
+        is_awaited
     }
 
     /// Gives back what is to begin at once, and what its replica is told: whoever is to lead what others
@@ -180,7 +199,10 @@ impl Engine {
             _ => None,
         };
         let answer = match held {
-            Some(members) if *members == terms.members => Envelope::HasBegun(id),
+            Some(members) if *members == terms.members => {
+                let of = Shared { execution: id, mark: members.mark() };
+                Envelope::Words(of, vec![Said::Holds])
+            }
             Some(_) => Envelope::Otherwise(id, self.begin_of(id).map(Box::new)),
             None => Envelope::Otherwise(id, None),
         };

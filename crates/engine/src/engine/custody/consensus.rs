@@ -8,7 +8,7 @@ use outlast_protocols::{paxos, replicas, two_phase};
 use super::super::{Engine, Step, Work};
 use super::turn::Turn;
 use super::wire::{choice_of, value_of};
-use super::{Alarm, Envelope, Shared, Word};
+use super::{Alarm, Envelope, Said, Shared, Word};
 use crate::{Action, Position, Subject};
 
 impl Engine {
@@ -38,7 +38,6 @@ impl Engine {
             .decisions
             .entry(instance)
             .or_insert_with(|| paxos::Paxos::new(me, holding.terms.members.clone(), patience));
-        let of = Shared { execution: id, mark: holding.terms.members.mark() };
         for output in machine.step(step.now, input) {
             match output {
                 paxos::Output::Persist(record) => {
@@ -46,11 +45,11 @@ impl Engine {
                     turn.decisions.push((instance, record));
                 }
                 paxos::Output::Send { to, message } => {
-                    let envelope = match self.is_for_holders(id, &message) {
-                        true => Envelope::PaxosOfHolders(of, instance, message),
-                        false => Envelope::Paxos(of, instance, message),
+                    let word = match self.is_for_holders(id, &message) {
+                        true => Said::PaxosOfHolders(instance, message),
+                        false => Said::Paxos(instance, message),
                     };
-                    turn.send(to, &envelope);
+                    turn.say(to, word);
                 }
                 paxos::Output::SetTimer { timer, at } => {
                     self.set_custody_alarm(id, Alarm::Paxos(instance, timer), at);
@@ -97,6 +96,7 @@ impl Engine {
         id: ExecutionId,
         instance: u32,
         message: paxos::Message,
+        turn: &mut Turn,
     ) {
         let Some(holding) = self.holding(id) else { return };
         let standing = holding.replica.standing();
@@ -104,7 +104,8 @@ impl Engine {
         // One decision after the other. Whoever speaks of the next one knows the last, and whoever was
         // to tell it may be gone.
         if standing.decisions < instance && !is_told {
-            return self.say_of_decision(step, from, id, instance - 1, paxos::Message::Ask);
+            let ask = Said::Paxos(instance - 1, paxos::Message::Ask);
+            return turn.say(from, ask);
         }
         let newest = standing.decisions.checked_sub(1).filter(|newest| instance <= *newest);
         if let (Some(newest), Some(choice)) = (newest, &standing.choice)
@@ -113,33 +114,15 @@ impl Engine {
             // Over, or heard of from a replica, not from consensus: whoever asks is told the newest.
             // Who knows one is not, or the two would tell each other for ever.
             let value = value_of(choice);
-            return match message {
-                paxos::Message::Learned => {}
-                _ if is_told => {
-                    self.say_of_decision(step, from, id, instance, paxos::Message::Learned);
-                }
-                _ => self.say_of_decision(step, from, id, newest, paxos::Message::Decide { value }),
+            let answer = match message {
+                paxos::Message::Learned => return,
+                _ if is_told => Said::Paxos(instance, paxos::Message::Learned),
+                _ => Said::Paxos(newest, paxos::Message::Decide { value }),
             };
+            return turn.say(from, answer);
         }
-        let mut turn = Turn::default();
         let input = paxos::Input::Received { from, message };
-        self.tell_paxos(step, id, instance, input, &mut turn);
-        self.finish_turn(step, id, turn);
-    }
-
-    /// Says something of a decision as it is written down.
-    fn say_of_decision(
-        &mut self,
-        step: &mut Step,
-        to: NodeId,
-        id: ExecutionId,
-        instance: u32,
-        message: paxos::Message,
-    ) {
-        let Some(of) = self.shared(id) else { return };
-        let position = self.roster.known(id).position;
-        let message = Envelope::Paxos(of, instance, message).encode();
-        step.order(Some(position), Action::Send { to, message });
+        self.tell_paxos(step, id, instance, input, turn);
     }
 
     /// All that this node did is kept or undone: it could forget.
@@ -198,7 +181,6 @@ impl Engine {
         turn: &mut Turn,
     ) {
         use two_phase::participant::Output;
-        let Some(of) = self.shared(id) else { return };
         let Some(holding) = self.holding(id) else { return };
         for output in holding.participant.step(step.now, input) {
             match output {
@@ -208,7 +190,7 @@ impl Engine {
                     turn.forgetting = Some(holding.forgetting.clone());
                 }
                 Output::Send { to, message } => {
-                    turn.send(to, &Envelope::Forgetting(of, message));
+                    turn.say(to, Said::Forgetting(message));
                 }
                 Output::SetTimer { timer, at } => {
                     self.set_custody_alarm(id, Alarm::Participant(timer), at);
@@ -237,7 +219,6 @@ impl Engine {
         turn: &mut Turn,
     ) {
         use two_phase::coordinator::Output;
-        let Some(of) = self.shared(id) else { return };
         let Some(holding) = self.holding(id) else { return };
         let Some(coordinator) = &mut holding.coordinator else { return };
         for output in coordinator.step(step.now, input) {
@@ -248,7 +229,7 @@ impl Engine {
                     turn.forgetting = Some(holding.forgetting.clone());
                 }
                 Output::Send { to, message } => {
-                    turn.send(to, &Envelope::Forgetting(of, message));
+                    turn.say(to, Said::Forgetting(message));
                 }
                 Output::SetTimer { timer, at } => {
                     self.set_custody_alarm(id, Alarm::Coordinator(timer), at);
@@ -262,48 +243,53 @@ impl Engine {
         }
     }
 
-    /// A word on forgetting came in.
-    pub(super) fn take_forgetting(
+    /// A word on forgetting came in about an execution that is not held here with the sender. Whoever
+    /// has forgotten says so: that all were ready is all there is to know, also for one whose coordinator
+    /// is gone. Whoever never heard of it, or holds it with others, has not forgotten it.
+    pub(super) fn answer_as_forgotten(
         &mut self,
         step: &mut Step,
         from: NodeId,
         of: Shared,
         message: two_phase::Message,
     ) {
-        use two_phase::Message;
         let id = of.execution;
-        if !self.knows(step, from, of) {
-            // Whoever has forgotten says so: that all were ready is all there is to know, also for one
-            // whose coordinator is gone. Whoever never heard of it, or holds it with others, has not
-            // forgotten it.
-            let was_here = self.roster.get(id).is_some() || self.tombstones.contains(id);
-            let has_forgotten = was_here && self.holding(id).is_none();
-            let answer = two_phase::Participant::answer_when_pruned(message);
-            if let Some(answer) = answer.filter(|_| has_forgotten) {
-                let message = Envelope::Forgetting(of, answer).encode();
-                step.order(Some(self.position), Action::Send { to: from, message });
-            }
-            return;
+        let was_here = self.roster.get(id).is_some() || self.tombstones.contains(id);
+        let has_forgotten = was_here && self.holding(id).is_none();
+        let answer = two_phase::Participant::answer_when_pruned(message);
+        if let Some(answer) = answer.filter(|_| has_forgotten) {
+            let message = Envelope::Words(of, vec![Said::Forgetting(answer)]).encode();
+            step.order(Some(self.position), Action::Send { to: from, message });
         }
+    }
+
+    /// A word on forgetting came in.
+    pub(super) fn take_forgetting(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        id: ExecutionId,
+        message: two_phase::Message,
+        turn: &mut Turn,
+    ) {
+        use two_phase::Message;
         // Whoever still has something to let go of is asked again.
         if matches!(message, Message::Prepare) && self.keeps_something_back(id) {
             return;
         }
-        let mut turn = Turn::default();
         match message {
             Message::Prepare | Message::Forget => {
                 let input = two_phase::participant::Input::Received { from, message };
-                self.tell_participant(step, id, input, &mut turn);
+                self.tell_participant(step, id, input, turn);
             }
             Message::Prepared | Message::Forgotten | Message::Inquire => {
                 if message == Message::Prepared {
-                    self.hear_ready(step, from, id, &mut turn);
+                    self.hear_ready(step, from, id, turn);
                 }
                 let input = two_phase::coordinator::Input::Received { from, message };
-                self.tell_coordinator(step, id, input, &mut turn);
+                self.tell_coordinator(step, id, input, turn);
             }
         }
-        self.finish_turn(step, id, turn);
     }
 
     /// Whoever could forget knows the decision; and it may say so before this node has begun to ask.

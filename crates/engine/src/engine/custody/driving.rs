@@ -11,7 +11,7 @@ use super::super::running::touches_parking;
 use super::super::{Engine, Step, Work};
 use super::turn::{Letter, Turn};
 use super::wire::value_of;
-use super::{Alarm, Custody, HeldBack, Holding, Passed, StateBytes, Untold, Word};
+use super::{Alarm, Custody, HeldBack, Holding, Passed, Said, StateBytes, Untold, Word};
 use crate::record::Custodial;
 use crate::{Action, Condition, Position, RecordKind, Report, Subject};
 
@@ -140,8 +140,7 @@ impl Engine {
                 if let Some(delta) = message.delta_mut() {
                     *delta = self.told_by(id);
                 }
-                let Some(of) = self.shared(id) else { return };
-                turn.send_word(of, to, message);
+                turn.say(to, Said::Replica(message));
             }
             Output::SetTimer { timer, at } => self.set_custody_alarm(id, Alarm::Replica(timer), at),
             Output::Start => self.start_as_primary(step, id, turn),
@@ -235,20 +234,18 @@ impl Engine {
     }
 
     /// Records what a step did to an execution in custody, and lets follow what follows.
-    pub(super) fn finish_turn(&mut self, step: &mut Step, id: ExecutionId, turn: Turn) -> Position {
+    pub(super) fn finish_turn(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        mut turn: Turn,
+    ) -> Position {
         let (recorded, before) = (turn.is_recorded(), self.roster.known(id).position);
+        let letters = self.shared(id).map(|of| turn.letters(of)).unwrap_or_default();
         // A whole state comes without what happened on the way to it.
         let parking = turn.adopted.is_some() || turn.happenings.iter().any(touches_parking);
         let Turn {
-            happenings,
-            commands,
-            advanced,
-            pivots,
-            letters,
-            situations,
-            concluded,
-            forgotten,
-            ..
+            happenings, commands, advanced, pivots, situations, concluded, forgotten, ..
         } = if recorded { self.record_turn(step, id, turn) } else { turn };
         let position = self.roster.known(id).position;
         for Letter { to, message, early, awaited } in letters {

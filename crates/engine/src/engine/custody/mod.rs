@@ -40,7 +40,7 @@ pub(super) use reading::Reading;
 pub(super) use restoring::Stored;
 pub use wire::Spoken;
 pub(crate) use wire::{Begin, happenings_of};
-pub(super) use wire::{Carried, Envelope, Passed, Shared, StateBytes, Terms, Untold};
+pub(super) use wire::{Carried, Envelope, Passed, Said, Shared, StateBytes, Terms, Untold};
 
 use crate::{Acknowledge, Caller, Phase, Strategy};
 

@@ -11,7 +11,7 @@ use outlast_workflow::Program;
 use super::super::{Due, Engine, Step, Work};
 use super::peers::Heard;
 use super::turn::Turn;
-use super::{Begin, Envelope, Shared, Word};
+use super::{Begin, Envelope, Said, Shared, Word};
 use crate::{Action, Definition};
 
 /// How many executions wait for their definitions at most; their starters ask again.
@@ -90,26 +90,13 @@ impl Engine {
                 self.given.insert((from, definition.digest));
                 self.compile(step, *definition);
             }
-            Envelope::HasBegun(id) => self.has_begun(step, from, id),
             Envelope::Unknown(id) => self.meet_unknowing(step, from, id),
             Envelope::Knows(id) => self.take_question(step, from, id),
             // The rest is written down; while the disk is full, it is as good as lost.
             _ if self.storage_full => {}
             Envelope::Otherwise(id, begin) => self.take_otherwise(step, from, id, begin),
             Envelope::Begin(begin) => self.take_begin(step, from, *begin),
-            Envelope::Replica(of, message) => self.take_word(step, from, of, message),
-            Envelope::Paxos(of, instance, message) => {
-                if self.knows(step, from, of) {
-                    self.take_paxos(step, from, of.execution, instance, message);
-                }
-            }
-            Envelope::PaxosOfHolders(of, instance, message) => {
-                let id = of.execution;
-                if self.knows(step, from, of) && self.may_agree(id, instance, &message) {
-                    self.take_paxos(step, from, id, instance, message);
-                }
-            }
-            Envelope::Forgetting(of, message) => self.take_forgetting(step, from, of, message),
+            Envelope::Words(of, words) => self.take_words(step, from, of, words),
             Envelope::Event(carried) => self.take_carried(step, from, *carried),
             Envelope::EventsOffered(offered) => self.take_offer(step, from, &offered),
             Envelope::EventsSorted(held, wanted) => self.take_sorted(step, from, &held, &wanted),
@@ -142,23 +129,73 @@ impl Engine {
         Some(Shared { execution: id, mark })
     }
 
+    /// What another node has to say of an execution, in one turn. Whoever speaks of it holds it: its
+    /// starter may be waiting to hear so.
+    fn take_words(&mut self, step: &mut Step, from: NodeId, of: Shared, words: Vec<Said>) {
+        let id = of.execution;
+        let mut turn = Turn::default();
+        let mut words = words.into_iter().peekable();
+        if let Some(Said::Begin(begin)) = words.next_if(|word| matches!(word, Said::Begin(_))) {
+            let members = &begin.terms.members;
+            let is_of_it = begin.execution == id && members.mark() == of.mark;
+            if !is_of_it || !members.contains(from) {
+                self.counters.strange_messages += 1;
+                return;
+            }
+            if self.begin_in_turn(step, from, *begin, &mut turn) {
+                turn.say(from, Said::Holds);
+            }
+            // What follows is told again to whoever asks for it.
+            if self.holding(id).is_none() {
+                return;
+            }
+        }
+        if !turn.begun && !self.knows(step, from, of) {
+            for word in words {
+                if let Said::Forgetting(message) = word {
+                    self.answer_as_forgotten(step, from, of, message);
+                }
+            }
+            return;
+        }
+        self.has_begun(step, from, id);
+        for (index, word) in words.enumerate() {
+            // A word between replicas may replace the state that others are about: it comes first.
+            if 0 < index && matches!(word, Said::Begin(_) | Said::Replica(_)) {
+                self.counters.strange_messages += 1;
+                break;
+            }
+            self.take_word(step, from, id, word, &mut turn);
+        }
+        self.finish_turn(step, id, turn);
+    }
+
     fn take_word(
         &mut self,
         step: &mut Step,
         from: NodeId,
-        of: Shared,
-        mut message: replicas::Message,
+        id: ExecutionId,
+        word: Said,
+        turn: &mut Turn,
     ) {
-        let id = of.execution;
-        if !self.knows(step, from, of) || !self.can_read(step, from, id, &mut message) {
-            return;
+        match word {
+            Said::Begin(_) | Said::Holds => {}
+            Said::Replica(mut message) => {
+                if self.can_read(step, from, id, &mut message) {
+                    let input = replicas::Input::Received { from, message };
+                    self.tell_replica(step, id, input, turn);
+                }
+            }
+            Said::Paxos(instance, message) => {
+                self.take_paxos(step, from, id, instance, message, turn);
+            }
+            Said::PaxosOfHolders(instance, message) => {
+                if self.may_agree(id, instance, &message) {
+                    self.take_paxos(step, from, id, instance, message, turn);
+                }
+            }
+            Said::Forgetting(message) => self.take_forgetting(step, from, id, message, turn),
         }
-        // Whoever speaks of it holds it: its starter may be waiting to hear so.
-        self.has_begun(step, from, id);
-        let mut turn = Turn::default();
-        let input = replicas::Input::Received { from, message };
-        self.tell_replica(step, id, input, &mut turn);
-        self.finish_turn(step, id, turn);
     }
 
     /// A peer does not know an execution that it is a replica of: it is told again. If everyone

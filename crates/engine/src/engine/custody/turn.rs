@@ -1,7 +1,9 @@
 //! One step of one execution in custody, until it is recorded: what changed, and what is to be said.
 //!
 //! All machines of an execution write into the same turn, in their order. What changes becomes one
-//! record; what is said waits for it, unless it was ordered before anything changed.
+//! record; what is said waits for it, unless it was ordered before anything changed. What is said to one
+//! node is one message, which is one turn and one record there: an end and the question whether it is
+//! agreed to, the agreement and that all is ready to be forgotten.
 //!
 //! An update waits too, although backups could write at the same time as their primary: if the primary
 //! crashed before it had written what it sent, the others would know of a state in which an effect of
@@ -14,7 +16,7 @@ use outlast_protocols::replicas::{self, Situation};
 use outlast_protocols::{paxos, two_phase};
 use outlast_workflow::{Command, Happening};
 
-use super::{Envelope, Forgetting, Shared, StateBytes};
+use super::{Envelope, Forgetting, Said, Shared, StateBytes};
 
 /// What one step did to one execution in custody, until it is recorded.
 #[derive(Debug, Default)]
@@ -36,62 +38,77 @@ pub(super) struct Turn {
     pub(super) pivots: BTreeSet<EffectId>,
     pub(super) decisions: Vec<(u32, outlast_protocols::paxos::Record)>,
     pub(super) forgetting: Option<Forgetting>,
-    /// Messages in their order.
-    pub(super) letters: Vec<Letter>,
+    /// What is said, in its order, by the node it is said to.
+    pub(super) said: Vec<Group>,
     /// Who is told that this node could forget: that it knows the decision goes without saying.
     pub(super) ready_for: Option<NodeId>,
-    /// The last of them, to tell whether the next is the same.
-    pub(super) last: Option<replicas::Message>,
     pub(super) situations: Vec<Situation>,
     pub(super) concluded: bool,
     pub(super) forgotten: bool,
+}
+
+/// What is said to a node in one message.
+#[derive(Debug)]
+pub(super) struct Group {
+    to: NodeId,
+    /// Whether it was ordered before anything changed, and so need not wait for the turn's record.
+    early: bool,
+    words: Vec<Said>,
+}
+
+impl Group {
+    /// Whether a word can be said in the same message. A word between replicas may replace the state
+    /// that later words are about, so it comes first, and there is one.
+    fn takes(&self, word: &Said) -> bool {
+        let is_first = self.words.iter().all(|said| matches!(said, Said::Begin(_)));
+        is_first || !matches!(word, Said::Begin(_) | Said::Replica(_))
+    }
 }
 
 /// A message that a turn sends.
 #[derive(Debug)]
 pub(super) struct Letter {
     pub(super) to: NodeId,
-    /// Encoded: what goes to several nodes is written once.
     pub(super) message: Vec<u8>,
-    /// Whether it was ordered before anything changed, and so need not wait for the turn's record.
+    /// Whether it need not wait for the turn's record.
     pub(super) early: bool,
     /// Whether somebody waits for it.
     pub(super) awaited: bool,
 }
 
 impl Turn {
-    /// Sends a message that is not between replicas' machines.
-    pub(super) fn send(&mut self, to: NodeId, envelope: &Envelope) {
-        match envelope {
-            Envelope::Forgetting(_, two_phase::Message::Prepared) => self.ready_for = Some(to),
-            Envelope::Paxos(_, _, paxos::Message::Learned) if self.ready_for == Some(to) => return,
+    /// Says something to a node that holds the execution, too.
+    pub(super) fn say(&mut self, to: NodeId, word: Said) {
+        match &word {
+            Said::Forgetting(two_phase::Message::Prepared) => self.ready_for = Some(to),
+            Said::Paxos(_, paxos::Message::Learned) if self.ready_for == Some(to) => return,
             _ => {}
         }
-        self.last = None;
-        let (early, awaited) = (!self.is_recorded(), envelope.is_awaited());
-        self.letters.push(Letter { to, message: envelope.encode(), early, awaited });
-    }
-
-    /// Sends the same message to several nodes.
-    pub(super) fn send_to_all(&mut self, nodes: &BTreeSet<NodeId>, envelope: &Envelope) {
-        self.last = None;
-        let (early, awaited) = (!self.is_recorded(), envelope.is_awaited());
-        let message = if nodes.is_empty() { Vec::new() } else { envelope.encode() };
-        for to in nodes {
-            let message = message.clone();
-            self.letters.push(Letter { to: *to, message, early, awaited });
+        let early = !self.is_recorded();
+        let last = self.said.iter_mut().rev().find(|group| group.to == to);
+        match last.filter(|group| group.early == early && group.takes(&word)) {
+            Some(group) => group.words.push(word),
+            None => self.said.push(Group { to, early, words: vec![word] }),
         }
     }
 
-    pub(super) fn send_word(&mut self, of: Shared, to: NodeId, message: replicas::Message) {
-        let same = self.last.as_ref() == Some(&message);
-        let bytes = match self.letters.last().filter(|_| same) {
-            Some(letter) => letter.message.clone(),
-            None => Envelope::Replica(of, message.clone()).encode(),
-        };
-        self.last = Some(message);
-        let early = !self.is_recorded();
-        self.letters.push(Letter { to, message: bytes, early, awaited: true });
+    /// All that is said, as it is sent. What goes to several nodes is written once.
+    pub(super) fn letters(&mut self, of: Shared) -> Vec<Letter> {
+        let mut letters: Vec<Letter> = Vec::with_capacity(self.said.len());
+        let mut before: Option<Envelope> = None;
+        for Group { to, early, words } in std::mem::take(&mut self.said) {
+            let same = match &before {
+                Some(Envelope::Words(_, before)) => *before == words,
+                _ => false,
+            };
+            let awaited = words.iter().any(Said::is_awaited);
+            let message = match letters.last().filter(|_| same) {
+                Some(letter) => letter.message.clone(),
+                None => before.insert(Envelope::Words(of, words)).encode(),
+            };
+            letters.push(Letter { to, message, early, awaited });
+        }
+        letters
     }
 
     pub(super) fn is_recorded(&self) -> bool {
@@ -111,19 +128,31 @@ mod tests {
 
     use super::*;
 
-    const ID: ExecutionId = ExecutionId::from_bytes([7; 16]);
-    const OF: Shared = Shared { execution: ID, mark: 1 };
+    const OF: Shared = Shared { execution: ExecutionId::from_bytes([7; 16]), mark: 1 };
+    const INQUIRE: Said = Said::Replica(replicas::Message::Inquire);
+    const WANT: Said = Said::Replica(replicas::Message::Want);
+    const LEARNED: Said = Said::Paxos(0, paxos::Message::Learned);
+    const PREPARED: Said = Said::Forgetting(two_phase::Message::Prepared);
+
+    /// What is sent, in words.
+    fn words(turn: &mut Turn) -> Vec<(u64, Vec<Said>)> {
+        let read = |letter: Letter| match Envelope::decode(&letter.message) {
+            Some(Envelope::Words(OF, words)) => (letter.to.0, words),
+            other => panic!("{other:?} is not about the execution"),
+        };
+        turn.letters(OF).into_iter().map(read).collect()
+    }
 
     #[test]
     fn what_is_said_before_anything_changed_need_not_wait_for_the_record() {
         let mut turn = Turn::default();
-        turn.send(NodeId(2), &Envelope::HasBegun(ID));
-        turn.send_word(OF, NodeId(2), replicas::Message::Inquire);
+        turn.say(NodeId(2), Said::Holds);
+        turn.say(NodeId(2), PREPARED);
         turn.changes.push(replicas::Change::Settled);
-        turn.send_word(OF, NodeId(2), replicas::Message::Want);
-        turn.send(NodeId(2), &Envelope::HasBegun(ID));
-        let early: Vec<bool> = turn.letters.iter().map(|letter| letter.early).collect();
-        assert_eq!(early, [true, true, false, false]);
+        turn.say(NodeId(2), PREPARED);
+        turn.say(NodeId(2), Said::Holds);
+        let early: Vec<bool> = turn.letters(OF).iter().map(|letter| letter.early).collect();
+        assert_eq!(early, [true, false]);
     }
 
     #[test]
@@ -142,27 +171,60 @@ mod tests {
             delta: Vec::new().into(),
             beginning: None,
         };
-        turn.send_word(OF, NodeId(2), update);
-        assert!(!turn.letters[0].early);
+        turn.say(NodeId(2), Said::Replica(update));
+        assert!(!turn.letters(OF)[0].early);
     }
 
     #[test]
     fn nobody_waits_to_hear_that_others_forget() {
         let mut turn = Turn::default();
-        turn.send(NodeId(2), &Envelope::Forgetting(OF, two_phase::Message::Prepared));
-        turn.send_word(OF, NodeId(2), replicas::Message::Inquire);
-        let awaited: Vec<bool> = turn.letters.iter().map(|letter| letter.awaited).collect();
+        turn.say(NodeId(2), PREPARED);
+        turn.say(NodeId(3), PREPARED);
+        turn.say(NodeId(3), Said::Paxos(0, paxos::Message::Ask));
+        let awaited: Vec<bool> = turn.letters(OF).iter().map(|letter| letter.awaited).collect();
         assert_eq!(awaited, [false, true]);
+    }
+
+    #[test]
+    fn what_is_said_to_one_node_is_one_message_in_its_order() {
+        let mut turn = Turn::default();
+        for node in [1, 2] {
+            turn.say(NodeId(node), INQUIRE);
+        }
+        for node in [1, 2] {
+            turn.say(NodeId(node), Said::Holds);
+        }
+        let both = vec![INQUIRE, Said::Holds];
+        assert_eq!(words(&mut turn), [(1, both.clone()), (2, both)]);
+    }
+
+    #[test]
+    fn a_word_between_replicas_comes_first_in_its_message_and_there_is_one() {
+        let mut turn = Turn::default();
+        for word in [INQUIRE, WANT, Said::Holds, INQUIRE] {
+            turn.say(NodeId(1), word);
+        }
+        let apart = [(1, vec![INQUIRE]), (1, vec![WANT, Said::Holds]), (1, vec![INQUIRE])];
+        assert_eq!(words(&mut turn), apart);
+    }
+
+    #[test]
+    fn whoever_is_told_that_all_is_ready_is_not_told_that_the_decision_is_known() {
+        let mut turn = Turn::default();
+        turn.say(NodeId(1), PREPARED);
+        turn.say(NodeId(1), LEARNED);
+        turn.say(NodeId(2), LEARNED);
+        assert_eq!(words(&mut turn), [(1, vec![PREPARED]), (2, vec![LEARNED])]);
     }
 
     #[test]
     fn what_goes_to_several_nodes_is_the_same_to_each() {
         let mut turn = Turn::default();
-        for node in [1, 2] {
-            turn.send_word(OF, NodeId(node), replicas::Message::Inquire);
+        for (node, word) in [(1, INQUIRE), (2, INQUIRE), (3, WANT)] {
+            turn.say(NodeId(node), word);
         }
-        assert_eq!(turn.letters[0].message, turn.letters[1].message);
-        turn.send_word(OF, NodeId(3), replicas::Message::Want);
-        assert_ne!(turn.letters[1].message, turn.letters[2].message);
+        let letters = turn.letters(OF);
+        assert_eq!(letters[0].message, letters[1].message);
+        assert_ne!(letters[1].message, letters[2].message);
     }
 }

@@ -30,21 +30,9 @@ pub(in crate::engine) enum Envelope {
     /// Hold this execution as one of its replicas (the paper's EXEC).
     #[n(1)]
     Begin(#[n(0)] Box<Begin>),
-    /// The sender holds the execution, durably.
-    #[n(2)]
-    HasBegun(#[n(0)] ExecutionId),
     /// The sender knows nothing of an execution that it was told about.
     #[n(3)]
     Unknown(#[n(0)] ExecutionId),
-    /// A word between replicas of an execution.
-    #[n(4)]
-    Replica(#[n(0)] Shared, #[n(1)] replicas::Message),
-    /// A word on one decision of an execution.
-    #[n(5)]
-    Paxos(#[n(0)] Shared, #[n(1)] u32, #[n(2)] paxos::Message),
-    /// A word on the forgetting of an execution.
-    #[n(6)]
-    Forgetting(#[n(0)] Shared, #[n(1)] two_phase::Message),
     /// The sender lacks a definition.
     #[n(7)]
     WantDefinition(#[n(0)] Digest),
@@ -70,12 +58,35 @@ pub(in crate::engine) enum Envelope {
     /// Of the events that it was sent or offered, the sender has the first and wants the second.
     #[n(14)]
     EventsSorted(#[n(0)] Vec<u64>, #[n(1)] Vec<u64>),
-    /// As `Paxos`, but for those only who hold the line that it is about.
-    #[n(15)]
-    PaxosOfHolders(#[n(0)] Shared, #[n(1)] u32, #[n(2)] paxos::Message),
     /// Whether the receiver knows an execution: it answers `Otherwise` or `Unknown`.
     #[n(16)]
     Knows(#[n(0)] ExecutionId),
+    /// What one step has to say of an execution: it is taken in one step, too.
+    #[n(17)]
+    Words(#[n(0)] Shared, #[n(1)] Vec<Said>),
+}
+
+/// A word between nodes that hold an execution together.
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
+pub(in crate::engine) enum Said {
+    /// What it begins as: the first that a node hears of it.
+    #[n(0)]
+    Begin(#[n(0)] Box<Begin>),
+    /// The sender holds it, durably.
+    #[n(1)]
+    Holds,
+    /// A word between its replicas.
+    #[n(2)]
+    Replica(#[n(0)] replicas::Message),
+    /// A word on one of its decisions.
+    #[n(3)]
+    Paxos(#[n(0)] u32, #[n(1)] paxos::Message),
+    /// The same, but for those only who hold the line that it is about.
+    #[n(4)]
+    PaxosOfHolders(#[n(0)] u32, #[n(1)] paxos::Message),
+    /// A word on its forgetting.
+    #[n(5)]
+    Forgetting(#[n(0)] two_phase::Message),
 }
 
 /// An execution, as certain nodes hold it: who holds it with others takes no part in it.
@@ -111,7 +122,7 @@ pub(in crate::engine) struct Carried {
 }
 
 /// An execution, as every replica must know it before anything has happened.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, PartialEq, Debug, Encode, Decode)]
 pub(crate) struct Begin {
     #[n(0)]
     pub(in crate::engine) execution: ExecutionId,
@@ -167,12 +178,33 @@ pub(in crate::engine) struct Passed {
     pub(in crate::engine) happenings: Vec<Happening>,
 }
 
-impl Envelope {
+impl Said {
     /// Whether somebody waits for it: whoever forgets or has heard is in no hurry to say so.
-    pub(in crate::engine) const fn is_awaited(&self) -> bool {
-        !matches!(self, Self::Forgetting(..) | Self::Paxos(_, _, paxos::Message::Learned))
+    pub(super) const fn is_awaited(&self) -> bool {
+        !matches!(self, Self::Forgetting(_) | Self::Paxos(_, paxos::Message::Learned))
     }
 
+    /// How many bytes it needs, about.
+    fn bytes_usual(&self) -> usize {
+        match self {
+            Self::Begin(_) => 256,
+            Self::Replica(message) => 96 + message.bytes_carried(),
+            _ => 96,
+        }
+    }
+
+    /// Its kind, in the words of its protocol.
+    fn shown(&self) -> &dyn std::fmt::Debug {
+        match self {
+            Self::Begin(_) | Self::Holds => self,
+            Self::Replica(message) => message,
+            Self::Paxos(_, message) | Self::PaxosOfHolders(_, message) => message,
+            Self::Forgetting(message) => message,
+        }
+    }
+}
+
+impl Envelope {
     pub(in crate::engine) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.bytes_usual());
         bytes.push(WIRE_VERSION);
@@ -182,7 +214,7 @@ impl Envelope {
     /// How many bytes it needs, about.
     fn bytes_usual(&self) -> usize {
         match self {
-            Self::Replica(_, message) => 128 + message.bytes_carried(),
+            Self::Words(_, words) => 32 + words.iter().map(Said::bytes_usual).sum::<usize>(),
             Self::Heartbeat(..) => 32,
             _ => 128,
         }
@@ -208,7 +240,7 @@ impl Envelope {
 /// What a message between nodes says, for whoever traces them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spoken {
-    /// The kind of message, in the words of its protocol.
+    /// What kinds of message it is made of, in the words of their protocols.
     pub kind: String,
     /// The execution it is about, if it is about one.
     pub execution: Option<ExecutionId>,
@@ -218,22 +250,22 @@ impl Spoken {
     /// Reads what `Action::Send` gave; nothing if it cannot be read.
     pub fn of(message: &[u8]) -> Option<Self> {
         let envelope = Envelope::decode(message)?;
-        let (shown, execution): (&dyn std::fmt::Debug, _) = match &envelope {
-            Envelope::Replica(of, message) => (message, Some(of.execution)),
-            Envelope::Paxos(of, _, message) | Envelope::PaxosOfHolders(of, _, message) => {
-                (message, Some(of.execution))
+        let (kind, execution) = match &envelope {
+            Envelope::Words(of, words) => {
+                let kinds: Vec<String> = words.iter().map(|said| kind_of(said.shown())).collect();
+                (kinds.join("+"), Some(of.execution))
             }
-            Envelope::Forgetting(of, message) => (message, Some(of.execution)),
-            Envelope::Begin(begin) => (&envelope, Some(begin.execution)),
-            Envelope::HasBegun(id) | Envelope::Unknown(id) | Envelope::Knows(id) => {
-                (&envelope, Some(*id))
-            }
-            _ => (&envelope, None),
+            Envelope::Begin(begin) => (kind_of(&envelope), Some(begin.execution)),
+            Envelope::Unknown(id) | Envelope::Knows(id) => (kind_of(&envelope), Some(*id)),
+            _ => (kind_of(&envelope), None),
         };
-        let kind = format!("{shown:?}");
-        let kind = kind.chars().take_while(char::is_ascii_alphanumeric).collect();
         Some(Self { kind, execution })
     }
+}
+
+/// The name of a variant.
+fn kind_of(shown: &dyn std::fmt::Debug) -> String {
+    format!("{shown:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
 }
 
 impl Passed {
@@ -304,7 +336,7 @@ mod tests {
                 assert_eq!(Envelope::heartbeat(&bytes[..length]), None);
             }
         }
-        let other = Envelope::HasBegun(ExecutionId::from_bytes([0; 16])).encode();
+        let other = Envelope::Unknown(ExecutionId::from_bytes([0; 16])).encode();
         assert_eq!(Envelope::heartbeat(&other), None);
     }
 }
