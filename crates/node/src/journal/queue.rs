@@ -5,6 +5,10 @@
 //!
 //! Records that nobody waits for linger until somebody waits for a later one, so that they share its
 //! sync; but not for long.
+//!
+//! When a sync is over and others wait for the next one already, those that were just stored are about to
+//! bring their next records. Without a moment's patience two groups would form that wait for each other's
+//! syncs, each half as large as it could be.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +21,11 @@ use crate::bell::Bell;
 const LINGER: Duration = Duration::from_millis(20);
 /// With so many bytes together they linger no longer.
 const LINGER_BYTES: usize = 256 * 1024;
+
+/// Which part of a sync's time the next one waits for those that the last one has let go on.
+const COMPANY_PART: u32 = 4;
+/// It waits no longer than this, however slow the disk is.
+const COMPANY_MAX: Duration = Duration::from_micros(300);
 
 /// Whether somebody waits for records to be durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +65,8 @@ struct State {
     pending_since: Option<Instant>,
     writing_since: Option<Instant>,
     syncs: u64,
+    /// Whether the writer waits for the next records to come.
+    expecting: bool,
 }
 
 /// Whether the journal can store anything.
@@ -82,6 +93,15 @@ impl State {
         !self.awaited && !self.closing && self.pending.len() < LINGER_BYTES
     }
 
+    /// For how long the writer, back from a sync that took so long, waits for those that it let go on: not
+    /// at all if nobody waits for the next sync.
+    fn waits_for_company(&self, sync: Duration) -> Duration {
+        match self.awaited && !self.closing {
+            true => (sync / COMPANY_PART).min(COMPANY_MAX),
+            false => Duration::ZERO,
+        }
+    }
+
     /// For how long what is pending may linger.
     fn lingers_for(&self, now: Instant) -> Duration {
         let since = self.pending_since.filter(|_| self.may_linger());
@@ -104,6 +124,7 @@ impl Queue {
             pending_since: None,
             writing_since: None,
             syncs: 0,
+            expecting: false,
         };
         Self {
             salt,
@@ -154,7 +175,8 @@ impl Queue {
         if was_empty {
             state.pending_since = Some(Instant::now());
         }
-        if was_empty || (lingered && !state.may_linger()) {
+        let is_expected = std::mem::take(&mut state.expecting);
+        if was_empty || is_expected || (lingered && !state.may_linger()) {
             self.filled.ring(state);
         }
         Ok(last)
@@ -224,11 +246,18 @@ impl Queue {
     }
 
     /// For the writer: waits for records and takes all there are, leaving an empty buffer in their
-    /// place. Nothing when the journal is closing and all is written.
-    pub(super) fn take(&self, empty: Vec<u8>) -> Option<Vec<u8>> {
+    /// place. Nothing when the journal is closing and all is written. `sync` is how long the last one took.
+    pub(super) fn take(&self, empty: Vec<u8>, sync: Duration) -> Option<Vec<u8>> {
         assert!(empty.is_empty());
         let mut state = self.lock();
         state.writing_since = None;
+        let company = state.waits_for_company(sync);
+        if !company.is_zero() {
+            state.expecting = true;
+            let is_alone = |state: &mut State| state.expecting && !state.closing;
+            state = self.filled.wait_while(state, Some(company), is_alone);
+            state.expecting = false;
+        }
         let nothing = |state: &mut State| state.pending.is_empty() && !state.closing;
         state = self.filled.wait_while(state, None, nothing);
         let linger = state.lingers_for(Instant::now());
@@ -288,6 +317,10 @@ mod tests {
         Queue::new(7, 1 << 20, 1)
     }
 
+    fn take(queue: &Queue) -> Option<Vec<u8>> {
+        queue.take(Vec::new(), Duration::ZERO)
+    }
+
     /// For how long the pending records linger, if that is looked at some time after they came.
     fn lingers(queue: &Queue, after: Duration) -> Duration {
         let state = queue.lock();
@@ -301,7 +334,7 @@ mod tests {
         assert_eq!(queue.append(&[b"a"], Haste::Lingering).unwrap(), 1);
         assert_eq!(lingers(&queue, LINGER / 4), LINGER * 3 / 4);
         assert_eq!(lingers(&queue, LINGER), Duration::ZERO);
-        assert!(queue.take(Vec::new()).is_some(), "the writer gets it without anyone's waiting");
+        assert!(take(&queue).is_some(), "the writer gets it without anyone's waiting");
     }
 
     #[test]
@@ -311,7 +344,7 @@ mod tests {
         queue.append(&[b"b"], Haste::Awaited).unwrap();
         queue.append(&[b"c"], Haste::Lingering).unwrap();
         assert_eq!(lingers(&queue, Duration::ZERO), Duration::ZERO);
-        let batch = queue.take(Vec::new()).unwrap();
+        let batch = take(&queue).unwrap();
         assert_eq!(batch.len(), 3 * (1 + OVERHEAD), "all three are one batch");
         queue.append(&[b"d"], Haste::Lingering).unwrap();
         assert_eq!(lingers(&queue, Duration::ZERO), LINGER, "nobody waits for the next one");
@@ -326,6 +359,30 @@ mod tests {
     }
 
     #[test]
+    fn a_sync_waits_for_those_that_the_last_one_let_go_on_if_others_wait_for_it_already() {
+        let queue = queue();
+        let (short, long) = (COMPANY_MAX, COMPANY_MAX * 100);
+        let company = |sync| queue.lock().waits_for_company(sync);
+        assert_eq!(company(long), Duration::ZERO, "there is nothing to write");
+        queue.append(&[b"a"], Haste::Lingering).unwrap();
+        assert_eq!(company(long), Duration::ZERO, "nobody waits");
+        queue.append(&[b"b"], Haste::Awaited).unwrap();
+        assert_eq!(company(short), short / COMPANY_PART);
+        assert_eq!(company(long), COMPANY_MAX);
+        queue.close();
+        assert_eq!(company(long), Duration::ZERO, "nobody else comes");
+    }
+
+    #[test]
+    fn the_next_records_are_all_that_is_waited_for() {
+        let queue = queue();
+        queue.append(&[b"a"], Haste::Awaited).unwrap();
+        queue.lock().expecting = true;
+        queue.append(&[b"b"], Haste::Lingering).unwrap();
+        assert!(!queue.lock().expecting);
+    }
+
+    #[test]
     fn much_does_not_linger_and_nothing_does_when_the_journal_closes() {
         let much = queue();
         much.append(&[vec![0; LINGER_BYTES]], Haste::Lingering).unwrap();
@@ -334,6 +391,6 @@ mod tests {
         closing.append(&[b"a"], Haste::Lingering).unwrap();
         closing.close();
         assert_eq!(lingers(&closing, Duration::ZERO), Duration::ZERO);
-        assert!(closing.take(Vec::new()).is_some() && closing.take(Vec::new()).is_none());
+        assert!(take(&closing).is_some() && take(&closing).is_none());
     }
 }

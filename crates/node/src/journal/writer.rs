@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::frame::{self, Frame, Kind};
 use super::queue::Queue;
@@ -71,11 +72,13 @@ impl Writer {
 
     /// Stores all that comes. Says whether all of it was stored.
     fn store_batches(&mut self) -> bool {
-        let mut empty = Vec::new();
-        while let Some(batch) = self.queue.take(empty) {
+        let (mut empty, mut sync) = (Vec::new(), Duration::ZERO);
+        while let Some(batch) = self.queue.take(empty, sync) {
+            let began = Instant::now();
             if !self.store(&batch) {
                 return false;
             }
+            sync = began.elapsed();
             empty = batch;
             empty.clear();
             empty.shrink_to(BUFFER_BYTES_KEPT);
