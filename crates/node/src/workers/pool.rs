@@ -208,6 +208,9 @@ impl Worker {
             .args(&settings.arguments)
             // What a worker answers must not depend on where it runs.
             .env_clear()
+            // The limit on its memory is one on its address space: the allocator may not reserve more of
+            // that than it needs (in KiB).
+            .env("MIMALLOC_ARENA_RESERVE", "16384")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
