@@ -1,5 +1,6 @@
 //! `outlast cluster` and joining, with real processes on loopback.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -53,12 +54,13 @@ impl Node {
     }
 
     fn launch(data: &Path, command: &mut Command) -> Self {
-        Self::read(command.args(PORTS).arg("--json").arg("--data").arg(data), data)
+        let log = File::create(data.with_extension("log")).unwrap();
+        Self::read(command.args(PORTS).arg("--json").arg("--data").arg(data).stderr(log), data)
     }
 
     /// Runs a command that starts a node, and waits until it has said where it is.
     fn read(command: &mut Command, data: &Path) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut reader = BufReader::new(child.stdout.take().unwrap());
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
@@ -84,6 +86,11 @@ impl Node {
     fn invite(&self, arguments: &[&str]) -> Json {
         let invite = [&["cluster", "invite", "--json"], arguments].concat();
         succeeded(&self.command(&invite).output().unwrap())
+    }
+
+    /// What it said to people so far.
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.data.with_extension("log")).unwrap()
     }
 
     fn id(&self) -> String {
@@ -156,7 +163,7 @@ fn a_join_token_that_is_set_to_nothing_says_nothing() {
 fn a_data_directory_that_is_set_to_nothing_says_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = outlast(&["node", "--json"]);
-    command.env("OUTLAST_DATA", "").env("XDG_STATE_HOME", folder.path());
+    command.env("OUTLAST_DATA", "").env("XDG_STATE_HOME", folder.path()).stderr(Stdio::null());
     let node = Node::read(command.args(PORTS), &folder.path().join("outlast").join("node"));
     assert_eq!(Path::new(node.said["data"].as_str().unwrap()), node.data);
     let mut asked = outlast(&["token"]);
@@ -330,4 +337,19 @@ fn what_is_no_token_and_what_is_no_cluster_is_told() {
     let invite = alone.command(&["cluster", "invite"]).output().unwrap();
     assert_eq!(invite.status.code(), Some(1), "{invite:?}");
     assert!(text(&invite.stderr).contains("in no cluster"), "{invite:?}");
+}
+
+#[test]
+fn logs_in_a_file_have_no_colours_and_no_secrets() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let token = first.invite(&[])["token"].as_str().unwrap().to_owned();
+    let second = Node::start_joining(&directory.path().join("second"), &token);
+    first.address_of(&second.id());
+    for node in [&first, &second] {
+        let log = node.log();
+        assert!(log.contains("connected"), "{log}");
+        assert!(!log.contains('\u{1b}'), "{log:?}");
+        assert!(!log.contains(&token), "{log}");
+    }
 }
