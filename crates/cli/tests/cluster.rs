@@ -353,3 +353,14 @@ fn logs_in_a_file_have_no_colours_and_no_secrets() {
         assert!(!log.contains(&token), "{log}");
     }
 }
+
+#[test]
+fn an_invitation_for_longer_than_there_is_is_refused_not_shortened() {
+    let (_directory, data) = founded();
+    let node = Node::start(&data, &[]);
+    let longest = node.command(&["cluster", "invite", "--valid", "30d"]).output().unwrap();
+    assert!(longest.status.success(), "{longest:?}");
+    let longer = node.command(&["cluster", "invite", "--valid", "31d"]).output().unwrap();
+    assert!(!longer.status.success() && longer.stdout.is_empty(), "{longer:?}");
+    assert!(text(&longer.stderr).contains("30 days at most"), "{longer:?}");
+}

@@ -102,7 +102,8 @@ fn invite(connection: &Connection, valid: Duration) -> anyhow::Result<Exit> {
     let address = said["addresses"].get(0).and_then(Json::as_str).unwrap_or("HOST:7181");
     println!("{}", text("token"));
     eprintln!(
-        "admits one node, until {}:\n  outlast node --join {address} --token TOKEN",
+        "admits one node, until {}:\n  outlast node --join {address} --token TOKEN\n\
+         OUTLAST_JOIN_TOKEN=TOKEN instead of --token keeps it from other users of that machine",
         text("expires")
     );
     Ok(Exit::Completed)

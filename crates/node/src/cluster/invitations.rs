@@ -23,7 +23,7 @@ use crate::random;
 /// How many invitations may be out at a time.
 const OPEN_MAX: usize = 1024;
 /// How long an invitation may be valid.
-pub(super) const VALID_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub(crate) const VALID_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// An invitation that is out, as its file has it.
 #[derive(Clone, Serialize, Deserialize, Debug)]

@@ -27,6 +27,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 pub use authority::{Authority, PrivateKey, PublicKey};
+pub(crate) use invitations::VALID_MAX;
 pub use joining::join;
 pub use token::{JoinToken, NoToken};
 

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::payload::Payload;
 use super::{Api, Problem, across, model};
-use crate::cluster::{Cluster, ClusterError};
+use crate::cluster::{Cluster, ClusterError, VALID_MAX};
 use crate::relay::PassedBy;
 use crate::transport::{Direction, PeerStatistics};
 
@@ -277,8 +277,13 @@ fn member(api: &Api) -> Result<&Cluster, Problem> {
 
 fn seconds_of(seconds: &Value) -> Result<Duration, Problem> {
     let seconds = value::as_i64(seconds).and_then(|seconds| u64::try_from(seconds).ok());
-    seconds.filter(|seconds| 0 < *seconds).map(Duration::from_secs).ok_or_else(|| {
-        Problem::invalid("`valid` is for how many seconds the invitation is to be good")
+    let valid = seconds.map(Duration::from_secs).filter(|valid| !valid.is_zero());
+    // Whoever asks for longer would not look at when it ends.
+    valid.filter(|valid| *valid <= VALID_MAX).ok_or_else(|| {
+        let max = VALID_MAX.as_secs() / (24 * 60 * 60);
+        Problem::invalid(format!(
+            "`valid` is for how many seconds the invitation is to be good, {max} days at most"
+        ))
     })
 }
 
