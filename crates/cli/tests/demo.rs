@@ -71,3 +71,14 @@ fn an_interrupt_ends_every_node_and_leaves_nothing() {
     assert_eq!(running.wait().unwrap().code(), Some(130));
     assert_eq!(left_behind(directory.path()), Vec::<String>::new());
 }
+
+#[test]
+fn where_no_drawing_can_be_written_nothing_is_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = demo(directory.path()).args(["--output", "nowhere/demo.html"]).output().unwrap();
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    let talk = String::from_utf8_lossy(&said.stderr);
+    assert!(talk.contains("--output: cannot write nowhere/demo.html"), "{talk}");
+    assert!(!talk.contains("starting"), "{talk}");
+    assert_eq!(left_behind(directory.path()), Vec::<String>::new());
+}

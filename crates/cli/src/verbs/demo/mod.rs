@@ -15,6 +15,7 @@ mod stage;
 mod story;
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,6 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 
 async fn show(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Arguments { nodes, steps, seed, keep, .. } = *arguments;
+    ensure_writable(&arguments.output)?;
     let plan = Plan::draw(seed, nodes.into(), steps);
     eprintln!("{nodes} nodes, {steps} steps, seed {seed}; starting the nodes");
     let mut stage = Stage::set(nodes.into(), steps, keep).await?;
@@ -96,11 +98,12 @@ async fn show(arguments: &Arguments) -> anyhow::Result<Exit> {
         failed => failed,
     };
     stage.story.sort();
-    write(&arguments.output, &stage.story, seed)?;
-    eprintln!("{}\ndrawn in {}", page::summary(&stage.story), arguments.output.display());
+    eprintln!("{}", page::summary(&stage.story));
     if arguments.json {
         println!("{}", report(&stage.story, seed, played.is_ok()));
     }
+    write(&arguments.output, &stage.story, seed)?;
+    eprintln!("drawn in {}", arguments.output.display());
     played.map(|()| Exit::Completed)
 }
 
@@ -201,11 +204,25 @@ fn one_run(stage: &Stage) -> anyhow::Result<()> {
     }
 }
 
+/// Finds out at once whether there will be a drawing, and leaves everything as it was.
+fn ensure_writable(output: &Path) -> anyhow::Result<()> {
+    let is_new = !output.exists();
+    File::options()
+        .append(true)
+        .create(true)
+        .open(output)
+        .with_context(|| format!("--output: cannot write {}", output.display()))?;
+    if is_new {
+        fs::remove_file(output)?;
+    }
+    Ok(())
+}
+
 fn write(output: &Path, story: &Story, seed: u64) -> anyhow::Result<()> {
     let drawing = drawing::svg(story);
     let is_svg = output.extension().is_some_and(|it| it.eq_ignore_ascii_case("svg"));
     let text = if is_svg { drawing } else { page::html(story, &drawing, seed) };
-    std::fs::write(output, text).with_context(|| format!("cannot write {}", output.display()))
+    fs::write(output, text).with_context(|| format!("cannot write {}", output.display()))
 }
 
 /// What happened, for programs.

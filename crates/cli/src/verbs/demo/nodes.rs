@@ -1,8 +1,9 @@
 //! The nodes: processes of this same binary on loopback, each with its own data, ended with the demo.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead as _, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -212,10 +213,13 @@ impl Drop for Node {
 }
 
 impl Directory {
-    /// A new one, in the system's place for temporary files.
+    /// A new one, in the system's place for temporary files. It must not be there: one that was kept, or
+    /// that somebody else has made, is not the demo's.
     pub(super) fn new(keep: bool) -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("outlast-demo-{}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        let number = u64::from_le_bytes(random::bytes());
+        let path = std::env::temp_dir().join(format!("outlast-demo-{number:016x}"));
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Self { path, keep })
     }
 }
