@@ -134,10 +134,13 @@ fn seen_by(seen: &Json) -> String {
 
 fn row(member: &Json) -> Vec<String> {
     let share = &member["share"];
-    let state = match (member["reachable"].as_bool(), share["draining"].as_bool()) {
-        (Some(false), _) => format!("{}, unreachable", table::text(member, "state")),
-        (_, Some(true)) => format!("{}, draining", table::text(member, "state")),
-        _ => table::text(member, "state"),
+    let state = table::text(member, "state");
+    // Whoever left is not missed.
+    let missed = member["reachable"].as_bool() == Some(false) && state != "left";
+    let state = match (missed, share["draining"].as_bool()) {
+        (true, _) => format!("{state}, unreachable"),
+        (_, Some(true)) => format!("{state}, draining"),
+        _ => state,
     };
     let address = member["addresses"].get(0).and_then(Json::as_str).unwrap_or("-");
     vec![

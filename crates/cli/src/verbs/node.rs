@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use outlast_node::cluster::Cluster;
 use outlast_node::http::{self, read_token, rotate_token};
 use outlast_node::{Configuration, Node, NodeHandle, Stopped};
 use serde_json::json;
@@ -159,7 +158,9 @@ async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> any
         Ok(_) => node.shutdown().await,
         Err(stopped) => stopped,
     };
-    cluster.inspect(Cluster::stop);
+    if let Some(cluster) = &cluster {
+        cluster.leave().await;
+    }
     match stopped {
         Stopped::Asked => Ok(Exit::Completed),
         Stopped::Removed { .. } => Err(stopped.into()),

@@ -1,5 +1,6 @@
 //! Executions that several real nodes hold: processes, sockets and disks, killed and started again.
 
+mod anywhere;
 mod events;
 mod holders;
 mod nested;

@@ -37,6 +37,10 @@ use folder::Folder;
 use members::Members;
 use token::Fingerprint;
 
+/// How long a node that goes waits for its last words to leave: they are few, and a peer that does not
+/// read them is not to hold it up.
+const FAREWELL_MAX: Duration = Duration::from_millis(500);
+
 /// Why something about a cluster could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
@@ -304,6 +308,13 @@ impl Cluster {
         self.admissions.remove(node)?;
         self.transport.shut_out(node);
         Ok(())
+    }
+
+    /// Lets the node's last words leave, and closes all connections: that it goes is the last that the
+    /// others hear of it, and whoever hears nothing takes it for lost.
+    pub async fn leave(&self) {
+        self.transport.flush(FAREWELL_MAX).await;
+        self.stop();
     }
 
     /// Closes all connections.

@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use outlast_engine::{Ask, ClusterStanding, Reply};
+use outlast_engine::{Ask, ClusterStanding, MemberStanding, Reply};
 use outlast_expressions::{Value, value};
 use outlast_lineage::{NodeId, Time};
 use outlast_workflow::moment::iso8601;
@@ -22,6 +22,8 @@ use crate::transport::{Direction, PeerStatistics};
 
 /// How long an invitation is valid unless it is said.
 const VALID: Duration = Duration::from_secs(60 * 60);
+/// The state of a member that said that it leaves.
+const LEFT: &str = "left";
 
 /// A cluster, as one of its members sees it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -32,7 +34,8 @@ pub(super) struct ClusterView {
     node: String,
     /// Every member it has heard of, itself included.
     members: Vec<MemberView>,
-    /// Members whose heartbeats do not arrive here: they are down, or the network is cut.
+    /// Members that should be there and whose heartbeats do not arrive here: they are down, or the
+    /// network is cut. Those that said that they leave are not among them.
     unreachable: Vec<String>,
     /// Nodes that were removed for good.
     removed: Vec<String>,
@@ -148,7 +151,8 @@ pub(super) async fn show(
             displaced,
         }
     });
-    let silent = standing.members.iter().filter(|other| !other.reachable);
+    let missed = |other: &&MemberStanding| !other.reachable && other.state != LEFT;
+    let silent = standing.members.iter().filter(missed);
     Ok(Json(ClusterView {
         cluster: identity.cluster.to_string(),
         node: text_of(identity.node),

@@ -213,7 +213,9 @@ async fn write<S: AsyncRead + AsyncWrite>(
             writer.write_all(&buffer).await?;
             writer.flush().await
         };
-        if let Err(error) = written.await {
+        let written = written.await;
+        peer.queue.note_written();
+        if let Err(error) = written {
             return error;
         }
         peer.counters.sent.add(count);

@@ -29,13 +29,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use outlast_lineage::NodeId;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 pub(crate) use address::checked_addresses;
 pub use address::is_address;
@@ -295,6 +298,19 @@ impl Transport {
             joining: strangers.joining.get(),
             joining_too_often: strangers.joining_too_often.get(),
         }
+    }
+
+    /// Waits until everything has left that was given for those who are connected, or for so long: who
+    /// does not read is not waited for.
+    pub async fn flush(&self, patience: Duration) {
+        let connected: Vec<Arc<Peer>> = {
+            let peers = self.shared.peers();
+            let peers = peers.iter().flatten().map(|(_, known)| Arc::clone(&known.peer));
+            peers.filter(|peer| peer.connected.load(Ordering::Acquire)).collect()
+        };
+        let all = join_all(connected.iter().map(|peer| peer.queue.all_written()));
+        // What has not left by then is lost, as it may be at any time.
+        let _ = timeout(patience, all).await;
     }
 
     /// Closes all connections and takes no more. What waits to be sent is dropped.

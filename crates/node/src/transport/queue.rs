@@ -25,17 +25,21 @@ pub(super) struct Queue {
     bytes_max: usize,
     state: Mutex<State>,
     filled: Notify,
+    written: Notify,
 }
 
 #[derive(Default)]
 struct State {
     messages: VecDeque<(Instant, Bytes)>,
     bytes: usize,
+    /// Whether some were taken out and are not yet written.
+    writing: bool,
 }
 
 impl Queue {
     pub(super) fn new(messages_max: usize, bytes_max: usize) -> Self {
-        Self { messages_max, bytes_max, state: Mutex::default(), filled: Notify::new() }
+        let (filled, written) = (Notify::new(), Notify::new());
+        Self { messages_max, bytes_max, state: Mutex::default(), filled, written }
     }
 
     /// Takes messages in; returns how many older ones had to go. The newest always stays. Whoever writes
@@ -74,7 +78,28 @@ impl Queue {
             frame::put(buffer, Kind::Message, &message);
             count += 1;
         }
+        state.writing = 0 < count;
         count
+    }
+
+    /// What was moved into a buffer is written, or lost with its connection.
+    pub(super) fn note_written(&self) {
+        self.state().writing = false;
+        self.written.notify_waiters();
+    }
+
+    /// Waits until everything is written that was taken in.
+    pub(super) async fn all_written(&self) {
+        loop {
+            let written = self.written.notified();
+            tokio::pin!(written);
+            // Whatever is written from here on is noticed.
+            written.as_mut().enable();
+            if self.is_written() {
+                return;
+            }
+            written.await;
+        }
     }
 
     /// Lets go what has waited since before a time; returns how many messages.
@@ -102,6 +127,11 @@ impl Queue {
 
     fn is_empty(&self) -> bool {
         self.state().messages.is_empty()
+    }
+
+    fn is_written(&self) -> bool {
+        let state = self.state();
+        state.messages.is_empty() && !state.writing
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -150,3 +150,35 @@ fn a_node_that_starts_again_is_reached_again() {
         assert_eq!(incarnation, 2);
     });
 }
+
+#[test]
+fn what_was_given_before_a_flush_arrives_though_the_transport_stops() {
+    run(async {
+        let authority = Authority::found();
+        let mut one = Station::start(&authority, 1).await;
+        let mut two = Station::start(&authority, 2).await;
+        one.meet(&two);
+        one.connected(NodeId(2)).await;
+        let count = 200;
+        for number in 0..count {
+            one.send(&two, &number.to_string());
+        }
+        one.transport.flush(PATIENCE).await;
+        one.transport.stop();
+        for number in 0..count {
+            assert_eq!(two.receive().await, (NodeId(1), number.to_string()));
+        }
+    });
+}
+
+#[test]
+fn a_flush_waits_for_nobody_who_is_not_there() {
+    run(async {
+        let authority = Authority::found();
+        let one = Station::start(&authority, 1).await;
+        one.transport.know(NodeId(2), vec!["127.0.0.1:1".to_owned()]);
+        assert_eq!(one.transport.send(NodeId(2), Bytes::from_static(b"lost")), Sent::Queued);
+        // The test itself is given up much sooner.
+        one.transport.flush(100 * PATIENCE).await;
+    });
+}
