@@ -265,8 +265,11 @@ fn unknown(execution: &str, silent: &[String]) -> Problem {
         return Problem::new(StatusCode::NOT_FOUND, format!("there is no execution {execution}"));
     }
     let silent = silent.join(", ");
-    let detail = format!("no node that answers knows execution {execution}; silent are {silent}");
-    Problem::new(StatusCode::NOT_FOUND, detail)
+    let detail = format!(
+        "no node that answers knows execution {execution}; silent are {silent}: one of them may hold it, \
+         ask again when they answer"
+    );
+    Problem::new(StatusCode::GATEWAY_TIMEOUT, detail)
 }
 
 const fn is_change(method: &Method) -> bool {
