@@ -52,6 +52,19 @@ pub(crate) fn seconds(object: &Json, name: &str) -> String {
     }
 }
 
+/// Says which nodes did not answer, if a list lacks what only they know.
+pub(crate) fn tell_unanswered<'a>(silent: impl IntoIterator<Item = &'a str>) {
+    let silent: Vec<_> = silent.into_iter().collect();
+    if !silent.is_empty() {
+        eprintln!("no answer from {}: what only they hold is missing", silent.join(", "));
+    }
+}
+
+/// The texts of a member that is a list of them.
+pub(crate) fn texts<'a>(object: &'a Json, name: &str) -> impl Iterator<Item = &'a str> {
+    object.get(name).and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str)
+}
+
 /// Prints a value as JSON for programs and for people.
 pub(crate) fn print_json(value: &Json) {
     print(&format!("{value:#}\n"));

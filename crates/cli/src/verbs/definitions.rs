@@ -69,6 +69,7 @@ fn list(connection: &Connection, namespace: Option<&str>) -> anyhow::Result<Exit
     let query: Vec<_> = namespace.map(|name| ("namespace", name.to_owned())).into_iter().collect();
     let answer =
         connection.talk(async |client| client.get(&["v1", "definitions"], &query).await)?;
+    table::tell_unanswered(table::texts(&answer, "unanswered"));
     let definitions = answer.get("definitions").and_then(Json::as_array);
     if connection.json {
         table::print_json(&answer);

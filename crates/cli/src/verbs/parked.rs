@@ -40,6 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     .collect();
     let answer =
         arguments.connection.talk(async |client| client.get(&["v1", "parked"], &query).await)?;
+    table::tell_unanswered(table::texts(&answer, "unanswered"));
     let items = answer.get("parked").and_then(Json::as_array);
     if arguments.connection.json {
         table::print_json(&answer);

@@ -39,10 +39,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let (executions, unanswered) =
         arguments.connection.talk(async |client| list(&client, arguments).await)?;
-    if !unanswered.is_empty() {
-        let silent: Vec<_> = unanswered.iter().map(String::as_str).collect();
-        eprintln!("no answer from {}: what only they hold is missing", silent.join(", "));
-    }
+    table::tell_unanswered(unanswered.iter().map(String::as_str));
     if arguments.connection.json {
         let mut listed = json!({ "executions": executions });
         if !unanswered.is_empty() {
@@ -50,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
         table::print_json(&listed);
     } else if executions.is_empty() {
-        eprintln!("no executions; start one with `outlast start FLOW`");
+        eprintln!("{}", nothing_found(arguments));
     } else {
         // A node that is alone need not say who holds what.
         let several = executions.iter().any(|execution| execution.get("nodes").is_some());
@@ -62,6 +59,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         table::print(&table::columns(&headings, &rows));
     }
     Ok(Exit::Completed)
+}
+
+/// Whoever asked for some of them is not told that there are none.
+const fn nothing_found(arguments: &Arguments) -> &'static str {
+    match arguments {
+        Arguments { status: None, namespace: None, name: None, .. } => {
+            "no executions; start one with `outlast start FLOW`"
+        }
+        _ => "no such executions; `outlast ps` lists all",
+    }
 }
 
 /// The executions, and the nodes that did not answer.
@@ -88,8 +95,7 @@ async fn list(
         if let Some(Json::Array(items)) = page.get_mut("executions").map(Json::take) {
             executions.extend(items);
         }
-        let silent = page.get("unanswered").and_then(Json::as_array).into_iter().flatten();
-        unanswered.extend(silent.filter_map(Json::as_str).map(ToOwned::to_owned));
+        unanswered.extend(table::texts(&page, "unanswered").map(ToOwned::to_owned));
         after = page.get("next").and_then(Json::as_str).map(ToOwned::to_owned);
         let enough = arguments.limit.is_some_and(|limit| limit.get() <= executions.len());
         if enough || after.is_none() {
@@ -107,7 +113,7 @@ fn row(execution: &Json, several: bool) -> Vec<String> {
         table::text(execution, "workflow"),
         table::text(execution, "version")
     );
-    let nodes = several.then(|| nodes(execution));
+    let nodes = several.then(|| nodes(execution, ","));
     let cells = [
         table::text(execution, "execution"),
         workflow,
@@ -125,10 +131,9 @@ fn row(execution: &Json, several: bool) -> Vec<String> {
 }
 
 /// The nodes that hold it, the one that leads it first.
-fn nodes(execution: &Json) -> String {
+pub(super) fn nodes(execution: &Json, separator: &str) -> String {
     let leader = execution.get("leader").and_then(Json::as_str);
-    let nodes = execution.get("nodes").and_then(Json::as_array).into_iter().flatten();
-    let others = nodes.filter_map(Json::as_str).filter(|node| Some(*node) != leader);
+    let others = table::texts(execution, "nodes").filter(|node| Some(*node) != leader);
     let all: Vec<_> = leader.into_iter().chain(others).collect();
-    if all.is_empty() { "-".to_owned() } else { all.join(",") }
+    if all.is_empty() { "-".to_owned() } else { all.join(separator) }
 }

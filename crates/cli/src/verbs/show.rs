@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::ps::nodes;
 use crate::client::Connection;
 use crate::exit::Exit;
 use crate::table;
@@ -48,7 +49,8 @@ pub(super) fn describe(execution: &Json) -> String {
         ["name", "parent", "nodes", "leader", "phase", "stalled", "input", "output", "error"];
     for name in optional {
         if execution.get(name).is_some_and(|value| !value.is_null()) {
-            pairs.push((name, text(name)));
+            let said = if name == "nodes" { nodes(execution, " ") } else { text(name) };
+            pairs.push((name, said));
         }
     }
     let parked = execution.get("parked").and_then(Json::as_array);

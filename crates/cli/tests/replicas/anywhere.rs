@@ -1,9 +1,95 @@
-//! What any node can be asked for: who is there.
+//! What any node can be asked for, whoever holds it: what happens, what is known, and who is there.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 
 use serde_json::json;
 
-use crate::nodes::Cluster;
+use crate::nodes::{Cluster, Node};
 use crate::processes::until;
+use crate::start;
+
+/// Waits for an event, and is over.
+const LISTENER: &str =
+    "document: { dsl: '1.0.3', namespace: test, name: listener, version: '1.0.0' }
+do:
+  - hear: { listen: { to: { one: { with: { type: go } } } } }
+";
+
+/// What a command says to people.
+fn talk(node: &Node, arguments: &[&str]) -> String {
+    let output = node.command(arguments).output().unwrap();
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_happens_is_followed_at_a_node_that_does_not_hold_it() {
+    let cluster = Cluster::of(2);
+    let flow = cluster.file("listener.yaml", LISTENER);
+    let [holder, other] = &cluster.nodes[..] else { panic!("two nodes") };
+    let execution = start(holder, &flow, &["--name", "listening"]);
+    let mut command = other.command(&["history", "test/listening", "--follow"]);
+    let mut following = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines =
+        BufReader::new(following.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    assert!(lines.next().is_some_and(|line| line.ends_with("  started")));
+    assert!(lines.next().is_some_and(|line| line.ends_with("task started          hear")));
+    // It has told all there was, and goes on with what happens now.
+    let signalled = other.command(&["signal", &execution, "--type", "go"]).output().unwrap();
+    assert!(signalled.status.success(), "{signalled:?}");
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.iter().any(|line| line.ends_with("task completed        hear")), "{rest:?}");
+    assert!(rest.last().is_some_and(|line| line.contains("  ended ")), "{rest:?}");
+    assert!(following.wait().unwrap().success());
+
+    let unknown = talk(other, &["history", "test/nobody", "--follow"]);
+    assert!(unknown.contains("there is no execution test/nobody"), "{unknown}");
+}
+
+#[test]
+fn whoever_follows_is_told_when_the_holder_dies() {
+    let mut cluster = Cluster::of(2);
+    let flow = cluster.file("listener.yaml", LISTENER);
+    let execution = start(&cluster.nodes[0], &flow, &[]);
+    let mut command = cluster.nodes[1].command(&["history", &execution, "--follow"]);
+    let following = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut following = following;
+    let mut lines =
+        BufReader::new(following.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    assert!(lines.any(|line| line.ends_with("hear")));
+    cluster.nodes[0].kill();
+    let ended = following.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("the stream of events broke off"), "{said}");
+}
+
+#[test]
+fn a_definition_is_known_at_every_node() {
+    let mut cluster = Cluster::of(2);
+    let flow = cluster.file("listener.yaml", LISTENER);
+    let [first, second] = &cluster.nodes[..] else { panic!("two nodes") };
+    let added = first.command(&["definitions", "add"]).arg(&flow).output().unwrap();
+    assert!(added.status.success(), "{added:?}");
+    let known = second.said(&["definitions", "--json"]);
+    assert_eq!(known["definitions"][0]["name"], "listener", "{known}");
+    assert_eq!(known, first.said(&["definitions", "--json"]));
+    let text = second.command(&["definitions", "get", "test/listener"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&text.stdout), LISTENER);
+
+    // What may be missing is said, with whom to blame.
+    let gone = cluster.nodes[0].id.clone();
+    cluster.nodes[0].kill();
+    let second = &cluster.nodes[1];
+    until("the loss is noticed", || {
+        let (_, listed) = second.ask("GET", "/v1/definitions", &json!(null));
+        listed["unanswered"] == json!([gone])
+    });
+    for list in ["definitions", "parked", "ps"] {
+        let said = talk(second, &[list]);
+        assert!(said.contains(&format!("no answer from {gone}")), "{list}: {said}");
+    }
+}
 
 #[test]
 fn whoever_was_told_to_end_has_left_and_is_not_missed() {

@@ -64,7 +64,7 @@ pub(super) async fn list(
     match api.ask(Ask::Definitions { namespace }).await? {
         Reply::Definitions(found) => {
             let definitions = found.into_iter().map(Into::into).collect();
-            Ok(Json(model::Definitions { definitions }))
+            Ok(Json(model::Definitions { definitions, unanswered: Vec::new() }))
         }
         other => Err(Problem::unexpected(&other)),
     }

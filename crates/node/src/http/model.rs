@@ -30,6 +30,9 @@ impl From<engine::DefinitionSummary> for DefinitionSummary {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Definitions {
     pub(super) definitions: Vec<DefinitionSummary>,
+    /// Nodes that did not answer: what only they know is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unanswered: Vec<String>,
 }
 
 /// A registered definition with its text.

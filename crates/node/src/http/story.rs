@@ -72,6 +72,15 @@ pub(super) const fn is_ended(before: bool, happening: &Happening) -> bool {
     }
 }
 
+/// The same of what `tell` calls it.
+pub(super) fn is_ended_by(before: bool, what: &str) -> bool {
+    match what {
+        "ended" => true,
+        "retryRequested" | "compensationStarted" => false,
+        _ => before,
+    }
+}
+
 struct Told {
     what: &'static str,
     task: Option<TaskId>,
@@ -137,5 +146,27 @@ fn reason(fault: &Fault) -> String {
     match &fault.detail {
         Some(detail) => format!("{title}: {detail}"),
         None => title.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_the_same_by_either_name() {
+        let happenings = [
+            Happening::Started,
+            Happening::Ended(Outcome::Cancelled),
+            Happening::Suspended,
+            Happening::RetryRequested,
+            Happening::CompensationStarted(String::new()),
+        ];
+        for happening in &happenings {
+            for before in [false, true] {
+                let named = is_ended_by(before, tell(happening).what);
+                assert_eq!(named, is_ended(before, happening), "{happening:?}");
+            }
+        }
     }
 }

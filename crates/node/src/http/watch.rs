@@ -147,7 +147,12 @@ pub(super) async fn follow(
         let event = follower.next().await?;
         Some((Ok(event), follower))
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+    Ok(Sse::new(events).keep_alive(keep_alive()))
+}
+
+/// How a silent stream shows that it is alive.
+pub(super) fn keep_alive() -> KeepAlive {
+    KeepAlive::new().interval(KEEP_ALIVE)
 }
 
 /// Reads the history again whenever a report says that there is more: so nothing is missed, however
@@ -223,7 +228,7 @@ pub(super) async fn all(
         let event = listener.next().await?;
         Some((Ok(event), listener))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    Sse::new(events).keep_alive(keep_alive())
 }
 
 /// Hears everything, and knows the names of the tasks it is about.

@@ -1,4 +1,4 @@
-//! Lists that every node has a part of: executions, each once, and what is parked.
+//! Lists that every node has a part of: executions and definitions, each once, and what is parked.
 
 use std::collections::BTreeMap;
 
@@ -48,6 +48,7 @@ pub(super) async fn answer(relay: &Relay, whole: Whole, next: Next) -> Result<Re
     }
     let mut merged = match whole.uri.path() {
         "/v1/executions" => executions(parts, limit_of(&whole)),
+        "/v1/definitions" => definitions(parts),
         "/v1/parked" => parked(parts),
         _ => resolved(&parts),
     };
@@ -119,6 +120,23 @@ fn unite_nodes(line: &mut Json, other: Option<&Json>) {
     line["nodes"] = json!(all);
 }
 
+/// Each definition once. Two texts of one version, which different nodes were given, are both there.
+fn definitions(parts: Vec<(NodeId, Json)>) -> Map<String, Json> {
+    let mut merged = BTreeMap::new();
+    for (_, mut part) in parts {
+        let Some(Json::Array(items)) = part.get_mut("definitions").map(Json::take) else {
+            continue;
+        };
+        for item in items {
+            let key =
+                ["namespace", "name", "version", "digest"].map(|it| text(&item, it).to_owned());
+            merged.entry(key).or_insert(item);
+        }
+    }
+    let items: Vec<Json> = merged.into_values().collect();
+    Map::from_iter([("definitions".to_owned(), json!(items))])
+}
+
 /// Each parked effect once.
 fn parked(parts: Vec<(NodeId, Json)>) -> Map<String, Json> {
     let mut merged = BTreeMap::new();
@@ -185,5 +203,14 @@ mod tests {
         assert_eq!(list["executions"][0]["nodes"], json!([text_of(ONE), text_of(TWO)]));
         let list = executions(vec![(ONE, one), (TWO, two)], 1);
         assert_eq!((ids(&list), &list["next"]), (vec!["a"], &json!("a")));
+    }
+
+    #[test]
+    fn a_definition_is_listed_once_and_two_texts_of_it_are_two() {
+        let of = |name: &str, digest: &str| json!({ "name": name, "digest": digest });
+        let one = json!({ "definitions": [of("a", "1"), of("b", "1")] });
+        let two = json!({ "definitions": [of("a", "1"), of("b", "2")] });
+        let list = definitions(vec![(ONE, one), (TWO, two)]);
+        assert_eq!(list["definitions"], json!([of("a", "1"), of("b", "1"), of("b", "2")]));
     }
 }

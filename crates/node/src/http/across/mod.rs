@@ -5,6 +5,7 @@
 //! Lists are those of all nodes, each execution once. Whatever could not be asked is named in the
 //! answer. What was passed on is answered by whoever got it, and never passed on again.
 
+mod following;
 mod lists;
 mod one;
 mod starting;
@@ -37,10 +38,14 @@ enum Subject {
     Here,
     /// One execution; the rest of the path.
     One(String, String),
+    /// Everything that happens in one execution, as it happens.
+    Follow(String),
     /// A list that every node has a part of.
     List,
     /// A new execution.
     Start,
+    /// A definition, which any node may know.
+    Definition,
 }
 
 /// A request that can be sent more than once.
@@ -73,8 +78,12 @@ pub(super) async fn pass(State(api): State<Arc<Api>>, request: Request, next: Ne
         Subject::One(execution, rest) => {
             one::answer(&api, &relay, (&execution, &rest), whole, next).await
         }
+        Subject::Follow(execution) => {
+            following::answer(&api, &relay, &execution, whole, next).await
+        }
         Subject::List => lists::answer(&relay, whole, next).await,
         Subject::Start => starting::answer(&api, &relay, whole, next).await,
+        Subject::Definition => definition(&relay, whole, next).await,
     };
     answered.unwrap_or_else(IntoResponse::into_response)
 }
@@ -84,13 +93,14 @@ fn subject(request: &Request) -> Subject {
     match path {
         "/v1/executions" if request.method() == Method::POST => return Subject::Start,
         "/v1/executions" | "/v1/parked" | "/v1/parked/resolve" => return Subject::List,
+        "/v1/definitions" if request.method() == Method::GET => return Subject::List,
+        _ if path.starts_with("/v1/definitions/") => return Subject::Definition,
         _ => {}
     }
     let Some(rest) = path.strip_prefix("/v1/executions/") else { return Subject::Here };
     let (execution, rest) = rest.split_once('/').unwrap_or((rest, ""));
     match rest {
-        // What goes on for ever is not passed on.
-        "events" => Subject::Here,
+        "events" => Subject::Follow(execution.to_owned()),
         _ => Subject::One(execution.to_owned(), rest.to_owned()),
     }
 }
@@ -150,6 +160,17 @@ async fn ask_all(
         (node, answered)
     });
     futures_util::future::join_all(asking).await
+}
+
+/// A definition as this node knows it, or else as another one does: whoever runs it can show it.
+async fn definition(relay: &Relay, whole: Whole, next: Next) -> Result<Response, Problem> {
+    let here = next.run(whole.request()).await;
+    if here.status() != StatusCode::NOT_FOUND {
+        return Ok(here);
+    }
+    let answers = ask_all(relay, &whole.passed(), LOOK_TIME_MAX).await;
+    let known = answers.into_iter().find_map(|(_, it)| it.ok().filter(|it| it.status == 200));
+    Ok(known.map_or(here, response))
 }
 
 /// What each of the other nodes that answer has to do with executions.

@@ -220,7 +220,7 @@ async fn place(api: &Api, relay: &Relay, execution: &str) -> Result<Place, Probl
 
 /// The other node that knows the latest of an execution that is over here: a person may have had it tried
 /// again or rolled back by any of those who held it. Where it is held with others nobody can have.
-async fn later_elsewhere(
+pub(super) async fn later_elsewhere(
     api: &Api,
     relay: &Relay,
     execution: &str,
@@ -259,7 +259,7 @@ pub(super) async fn find(relay: &Relay, execution: &str) -> Result<NodeId, Vec<S
     leading.map(|(_, node)| node).ok_or_else(|| silent(&answers))
 }
 
-fn unknown(execution: &str, silent: &[String]) -> Problem {
+pub(super) fn unknown(execution: &str, silent: &[String]) -> Problem {
     let execution = decoded(execution);
     if silent.is_empty() {
         return Problem::new(StatusCode::NOT_FOUND, format!("there is no execution {execution}"));
