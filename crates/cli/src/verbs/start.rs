@@ -104,7 +104,14 @@ async fn start(
 }
 
 async fn wait(client: &Client, id: &str, json: bool) -> anyhow::Result<Exit> {
-    let ended = client.get(&["v1", "executions", id, "wait"], &[]).await?;
+    let waited = client.get(&["v1", "executions", id, "wait"], &[]).await;
+    // Whoever reads only that no node answers would start it anew.
+    let ended = waited.with_context(|| {
+        format!(
+            "{id} was started and goes on; `outlast show {id}` says how far it is, at any node of its \
+             cluster"
+        )
+    })?;
     let condition = table::text(&ended, "condition");
     if json {
         table::print_json(&ended);

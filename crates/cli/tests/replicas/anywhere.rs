@@ -52,8 +52,7 @@ fn whoever_follows_is_told_when_the_holder_dies() {
     let flow = cluster.file("listener.yaml", LISTENER);
     let execution = start(&cluster.nodes[0], &flow, &[]);
     let mut command = cluster.nodes[1].command(&["history", &execution, "--follow"]);
-    let following = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut following = following;
+    let mut following = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines =
         BufReader::new(following.stdout.take().unwrap()).lines().map(|line| line.unwrap());
     assert!(lines.any(|line| line.ends_with("hear")));
@@ -62,6 +61,23 @@ fn whoever_follows_is_told_when_the_holder_dies() {
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(said.contains("the stream of events broke off"), "{said}");
+}
+
+#[test]
+fn whoever_waits_for_an_end_at_a_node_that_dies_is_told_that_it_goes_on() {
+    let mut cluster = Cluster::of(2);
+    let flow = cluster.file("listener.yaml", LISTENER);
+    let mut command = cluster.nodes[0].command(&["start", "--wait"]);
+    let mut waiting = command.arg(&flow).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines =
+        BufReader::new(waiting.stderr.take().unwrap()).lines().map(|line| line.unwrap());
+    let first = lines.next().unwrap();
+    let execution = first.strip_prefix("execution ").unwrap();
+    cluster.nodes[0].kill();
+    let rest: Vec<String> = lines.collect();
+    let advice = format!("{execution} was started and goes on; `outlast show {execution}`");
+    assert!(rest.iter().any(|line| line.contains(&advice)), "{rest:?}");
+    assert_eq!(waiting.wait().unwrap().code(), Some(1));
 }
 
 #[test]
