@@ -81,6 +81,34 @@ fn whoever_waits_for_an_end_at_a_node_that_dies_is_told_that_it_goes_on() {
 }
 
 #[test]
+fn whoever_starts_where_too_few_are_reached_is_told_and_it_begins_when_they_are() {
+    let cluster = Cluster::of(3);
+    let flow = cluster.file("listener.yaml", LISTENER);
+    let [first, second, third] = &cluster.nodes[..] else { panic!("three nodes") };
+    let cut = first.ask("PUT", "/v1/faults", &json!({ "block": [second.id, third.id] }));
+    assert_eq!(cut.0, 204, "{cut:?}");
+    until("the others are missed", || {
+        let seen = first.said(&["cluster", "status", "--json"]);
+        seen["unreachable"].as_array().map(Vec::len) == Some(2)
+    });
+    let starting = first.command(&["start", "--survival", "passive:3"]).arg(&flow).output();
+    let starting = starting.unwrap();
+    assert_eq!(starting.status.code(), Some(1), "{starting:?}");
+    let said = String::from_utf8_lossy(&starting.stderr);
+    assert!(said.contains("too few of the nodes"), "{said}");
+
+    let listed = first.said(&["ps", "--json"]);
+    let [kept] = &listed["executions"].as_array().unwrap()[..] else { panic!("{listed}") };
+    let execution = kept["execution"].as_str().unwrap();
+    let healed = first.ask("PUT", "/v1/faults", &json!({ "block": [] }));
+    assert_eq!(healed.0, 204, "{healed:?}");
+    until("it begins", || third.said(&["show", execution, "--json"])["condition"] == "waiting");
+    let signalled = third.command(&["signal", execution, "--type", "go"]).output().unwrap();
+    assert!(signalled.status.success(), "{signalled:?}");
+    assert_eq!(second.end_of(execution), "completed");
+}
+
+#[test]
 fn a_definition_is_known_at_every_node() {
     let mut cluster = Cluster::of(2);
     let flow = cluster.file("listener.yaml", LISTENER);

@@ -1,6 +1,7 @@
 //! Executions: start, list, look at, wait for, change.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -15,6 +16,13 @@ use utoipa::{IntoParams, ToSchema};
 use super::payload::{Members, Parameters, Payload, which};
 use super::{Api, Problem, model};
 use crate::random;
+
+/// How long a start waits for other nodes: less than whoever passed it on waits for the answer.
+const START_TIME_MAX: Duration = Duration::from_secs(8);
+/// What whoever asked then hears.
+const NOT_ACKNOWLEDGED: &str = "too few of the nodes that are to hold the execution answer; it is kept \
+                                here, listed by `outlast ps`, and begins when they do: ask again, with \
+                                the same id or name";
 
 /// A new execution.
 #[derive(ToSchema)]
@@ -65,6 +73,7 @@ pub(super) struct Selection {
         (status = 409, description = "The id or name is taken", body = Problem),
         (status = 421, description = "Other nodes are to start it, and none of them answered", body = Problem),
         (status = 429, description = "The namespace has used up its share", body = Problem),
+        (status = 504, description = "Too few of the nodes that are to hold it answer", body = Problem),
         (status = 507, description = "The disk is full", body = Problem),
     )
 )]
@@ -74,7 +83,7 @@ pub(super) async fn start(
 ) -> Result<(StatusCode, Json<model::Started>), Problem> {
     let known = ["namespace", "workflow", "version", "input", "id", "name", "survival"];
     let ask = start_ask(&api, &payload.members(&known)?)?;
-    match api.ask(Ask::Start(Box::new(ask))).await? {
+    match acknowledged(&api, Ask::Start(Box::new(ask))).await? {
         Reply::Started { execution, definition, new } => {
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
             let (execution, definition) = (execution.to_string(), definition.to_string());
@@ -82,6 +91,17 @@ pub(super) async fn start(
         }
         other => Err(Problem::unexpected(&other)),
     }
+}
+
+/// Waits for a start to be acknowledged, but not for ever: one that several nodes are to hold is
+/// acknowledged when enough of them have it, and whoever asks where they cannot be reached is told so.
+async fn acknowledged(api: &Api, start: Ask) -> Result<Reply, Problem> {
+    let asked = api.ask(start);
+    if api.options.cluster.is_none() {
+        return asked.await;
+    }
+    let waited = tokio::time::timeout(START_TIME_MAX, asked).await;
+    waited.unwrap_or_else(|_| Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, NOT_ACKNOWLEDGED)))
 }
 
 fn start_ask(api: &Api, body: &Members) -> Result<StartAsk, Problem> {
