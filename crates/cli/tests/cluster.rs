@@ -350,7 +350,9 @@ fn logs_in_a_file_have_no_colours_and_no_secrets() {
         let log = node.log();
         assert!(log.contains("connected"), "{log}");
         assert!(!log.contains('\u{1b}'), "{log:?}");
-        assert!(!log.contains(&token), "{log}");
+        let shown = std::fs::read_to_string(node.data.join("token")).unwrap();
+        assert!(!log.contains(&token) && !log.contains(shown.trim()), "{log}");
+        assert!(log.contains("`outlast token --data"), "{log}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! `outlast node`: a node with its API, until it is told to end.
 
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,7 +27,8 @@ Examples:
   outlast node --data /var/lib/outlast --listen 0.0.0.0:7180 --host outlast.example.org
   outlast node --join first.example:7181 --token TOKEN   become a member of a cluster
 
-The token that requests must show is printed at the first start; `outlast token` prints it again.")]
+The token that requests must show is printed at the first start on a terminal; `outlast token` prints it
+again.")]
 pub(crate) struct Arguments {
     /// Where the node keeps everything [env: OUTLAST_DATA] [default: $XDG_STATE_HOME/outlast/node]
     #[arg(long, value_name = "DIR")]
@@ -168,17 +170,19 @@ async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> any
     }
 }
 
-/// Makes a token if there is none, and shows it this once.
+/// Makes a token if there is none. It is shown this once, to whoever sits at a terminal: in a log it
+/// would stay, for everybody who reads logs.
 fn ensure_token(directory: &Path) -> anyhow::Result<()> {
     if read_token(directory).is_ok_and(|token| !token.is_empty()) {
         return Ok(());
     }
     let token = rotate_token(directory)
         .with_context(|| format!("cannot write the token in {}", directory.display()))?;
-    eprintln!(
-        "the token of this node, shown this once (`outlast token --data {}` prints it again):\n{token}",
-        directory.display()
-    );
+    let again = format!("`outlast token --data {}` prints it", directory.display());
+    match std::io::stderr().is_terminal() {
+        true => eprintln!("the token of this node, shown this once ({again} again):\n{token}"),
+        false => eprintln!("a token was made, which requests must show: {again}"),
+    }
     Ok(())
 }
 
