@@ -91,8 +91,10 @@ fn whoever_starts_where_too_few_are_reached_is_told_and_it_begins_when_they_are(
         let seen = first.said(&["cluster", "status", "--json"]);
         seen["unreachable"].as_array().map(Vec::len) == Some(2)
     });
-    let starting = first.command(&["start", "--survival", "passive:3"]).arg(&flow).output();
-    let starting = starting.unwrap();
+    let mut command = first.command(&["start", "--survival", "passive:3"]);
+    let mut starting = command.arg(&flow).stderr(Stdio::piped()).spawn().unwrap();
+    until("the start is answered", || starting.try_wait().unwrap().is_some());
+    let starting = starting.wait_with_output().unwrap();
     assert_eq!(starting.status.code(), Some(1), "{starting:?}");
     let said = String::from_utf8_lossy(&starting.stderr);
     assert!(said.contains("too few of the nodes"), "{said}");
