@@ -58,6 +58,8 @@ pub struct Machine {
     pub(crate) sync_factor: u64,
     /// How many calls are under way.
     pub(crate) calls: usize,
+    /// Whether a member has let it in; kept on its disk, whoever is left of those it met.
+    pub(crate) is_member: bool,
     /// The nodes it knows where to find; kept on its disk.
     pub(crate) met: BTreeSet<NodeId>,
     /// The nodes it hears no more; kept on its disk.
@@ -87,6 +89,7 @@ impl Machine {
             sync_fails: false,
             sync_factor: 1,
             calls: 0,
+            is_member: false,
             met: BTreeSet::new(),
             removed: BTreeSet::new(),
             believed: BTreeMap::new(),
@@ -146,6 +149,7 @@ impl Machine {
 
     /// The disk is gone: so is what it knew of others.
     pub(crate) fn forget_others(&mut self) {
+        self.is_member = false;
         self.met.clear();
         self.removed.clear();
     }

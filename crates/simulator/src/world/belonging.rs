@@ -3,9 +3,10 @@
 //! In a world with gossip the first node founds the cluster, and every other joins it as a real one
 //! does by its token: it asks a member that is up and can be reached before it comes up itself, and
 //! asks again later if there is none. That one tells it of all it knows itself; the rest is gossip.
-//! What a node has heard of others, and who was removed, it keeps on its disk. A node whose disk is
-//! lost is removed by a person, at any node that is up. If the founder loses its disk before anybody
-//! has joined, the machine founds the cluster anew when it comes back.
+//! That it is a member, what it has heard of others, and who was removed, a node keeps on its disk: it
+//! comes back by itself, though everyone it knew is gone. A node whose disk is lost is removed by a
+//! person, at any node that is up. If the founder loses its disk before anybody has joined, the machine
+//! founds the cluster anew when it comes back.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +46,7 @@ impl World {
     /// is one.
     pub(super) fn is_admitted(&mut self, place: usize) -> bool {
         let is_founder = self.machines[place].id() == self.founder;
-        if !self.options.gossip || is_founder || !self.machines[place].met.is_empty() {
+        if !self.options.gossip || is_founder || self.machines[place].is_member {
             return true;
         }
         let Some(host) = self.host_of(place) else { return false };
@@ -53,6 +54,7 @@ impl World {
         let (id, met) = (self.machines[host].id(), self.machines[host].met.clone());
         self.machines[host].met.insert(joiner);
         self.machines[place].met.extend(met.into_iter().chain([id]));
+        self.machines[place].is_member = true;
         true
     }
 
@@ -60,7 +62,7 @@ impl World {
     /// anyone could join, and nothing was lost with it that anyone counts on: its operator founds it
     /// anew, as at the first time.
     pub(super) fn found_anew(&mut self, old: NodeId, new: NodeId) {
-        let nobody_joined = self.machines.iter().all(|machine| machine.met.is_empty());
+        let nobody_joined = !self.machines.iter().any(|machine| machine.is_member);
         if self.options.gossip && old == self.founder && nobody_joined {
             self.say(None, format_args!("node {} will found the cluster anew", new.0));
             self.saw(Situation::FoundedAnew);
@@ -179,8 +181,21 @@ mod tests {
         alone.found_anew(NodeId(1), NodeId(3));
         assert_eq!(alone.founder, NodeId(3));
         let mut joined = World::new(options, Plan::default());
-        joined.meets(1, NodeId(1));
+        joined.machines[1].is_member = true;
         joined.found_anew(NodeId(1), NodeId(3));
         assert_eq!(joined.founder, NodeId(1), "the other can let it in");
+    }
+
+    #[test]
+    fn a_member_comes_back_though_everyone_it_met_was_removed() {
+        let options = WorldOptions { nodes: 2, gossip: true, ..WorldOptions::default() };
+        let mut world = World::new(options, Plan::default());
+        assert!(!world.is_admitted(1), "nobody is up who could let it in");
+        world.machines[1].is_member = true;
+        world.meets(1, NodeId(1));
+        world.shuts_out(1, NodeId(1));
+        assert!(world.is_admitted(1));
+        world.machines[1].forget_others();
+        assert!(!world.is_admitted(1), "with its disk it lost that it is one");
     }
 }
