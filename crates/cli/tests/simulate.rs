@@ -102,7 +102,7 @@ fn a_command_line_that_makes_no_sense_is_told_so() {
 /// Whoever asks for a world that cannot be does not get another one that holds.
 #[test]
 fn numbers_that_cannot_be_are_refused() {
-    let wrong: [(&[&str], &str); 9] = [
+    let wrong: [(&[&str], &str); 11] = [
         (&["--runs", "0"], "--runs"),
         (&["--executions", "201"], "1..=200"),
         (&["--replicas", "0"], "1..=64"),
@@ -111,6 +111,8 @@ fn numbers_that_cannot_be_are_refused() {
         (&["--replicas", "5", "--votes", "4"], "of 5 replicas 3 are a majority"),
         (&["--faults", ""], "there is no fault ``"),
         (&["--nodes", "2", "--fault", "crash@1+1:5"], "has 2 nodes"),
+        (&["--nodes", "2", "--fault", "bridge@1+1:1=3"], "has 2 nodes"),
+        (&["--nodes", "2", "--fault", "crash@1+1"], "crash of which nodes?"),
         (&["--input", "{}"], "<FLOW>"),
     ];
     for (words, reason) in wrong {

@@ -3,6 +3,7 @@
 //! A fault is written `KIND@START+DURATION:NODES=AMOUNT`, times in seconds since the world began, for
 //! example `split@1.5+3:1,2` or `loss@0.2+10=150`. What is not needed may be left out.
 
+mod bounds;
 mod generate;
 mod text;
 

@@ -50,7 +50,9 @@ impl FromStr for Fault {
         let (at, duration) = times.split_once('+').unwrap_or((times, "0"));
         let at = parse_seconds(at).ok_or_else(|| bad("the start is no time"))?;
         let duration = parse_seconds(duration).ok_or_else(|| bad("the duration is no time"))?;
-        Ok(Self { kind, at, duration, nodes, amount })
+        let fault = Self { kind, at, duration, nodes, amount };
+        fault.check().map_err(|reason| bad(&reason))?;
+        Ok(fault)
     }
 }
 

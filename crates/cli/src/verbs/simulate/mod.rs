@@ -210,7 +210,11 @@ fn check_numbers(arguments: &Arguments) -> Result<(), Failure> {
 /// Refuses a fault of a node that is not there: it would pass for one that did no harm.
 fn check_places(arguments: &Arguments, scenario: &Scenario) -> Result<(), Failure> {
     let (nodes, faults) = (scenario.options.nodes, &scenario.options.faults);
-    let last = |fault: &Fault| (u64::BITS - fault.nodes.leading_zeros()) as usize;
+    let last = |fault: &Fault| {
+        let named = (u64::BITS - fault.nodes.leading_zeros()) as usize;
+        let bridge = usize::try_from(fault.amount).ok().filter(|_| fault.kind == FaultKind::Bridge);
+        named.max(bridge.unwrap_or(0))
+    };
     match faults.iter().find(|fault| !arguments.fault.is_empty() && nodes < last(fault)) {
         None => Ok(()),
         Some(fault) => {
