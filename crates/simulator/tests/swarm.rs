@@ -11,7 +11,7 @@ use std::time::Duration;
 use outlast_engine::Survival;
 use outlast_lineage::Digest;
 use outlast_simulator::{
-    Fault, Recording, Scenario, Situation, Situations, Swarm, Wanted, Workload,
+    Fault, Recording, Scenario, Situation, Situations, Swarm, Wanted, Workload, World,
 };
 
 /// The seeds that the default test run tries; `SWARM_SEEDS=FROM..TO` asks for others.
@@ -197,6 +197,25 @@ fn a_failing_world_is_made_smaller_until_only_what_breaks_it_is_left() {
     let smallest = swarm.shrink(&scenario, |_| {});
     let left: Vec<_> = smallest.options.faults.iter().map(Fault::to_string).collect();
     assert_eq!(left, ["crash@0.05+500:1"]);
+}
+
+/// Whoever looks for the cause has nothing else to go by.
+#[test]
+fn what_occurred_before_a_panic_is_kept() {
+    let mut swarm = swarm();
+    let mut scenario = swarm.scenario(1);
+    (scenario.options.trace, scenario.options.records_run) = (true, true);
+    let whole = swarm.run(&scenario);
+    let bound = whole.occurrences / 2;
+    let watcher = move |world: &World| {
+        assert!(world.occurrences < bound, "an invariant is broken");
+        true
+    };
+    let verdict = swarm.run_watched(&scenario, Some(Box::new(watcher)));
+    assert_eq!(verdict.finding.as_deref(), Some("panic: an invariant is broken"));
+    assert_eq!(verdict.occurrences, bound);
+    assert!(verdict.steps > 0 && whole.run_events.starts_with(&verdict.run_events));
+    assert!(verdict.trace.lines().count() > 20 && whole.trace.starts_with(&verdict.trace));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod recording;
 mod scenario;
 mod workload;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -83,20 +84,21 @@ impl Swarm {
             Err(finding) => return Verdict::nothing(finding),
         };
         let plan = flow.plan(&scenario.delays, &scenario.survival);
-        // An engine that finds its own invariants broken panics, which is a finding like any other.
-        let ran = catch_unwind(AssertUnwindSafe(|| {
-            let mut world = World::new(scenario.options.clone(), plan);
-            watcher.into_iter().for_each(|watcher| world.watch(watcher));
+        let mut world = World::new(scenario.options.clone(), plan);
+        watcher.into_iter().for_each(|watcher| world.watch(watcher));
+        // An engine that finds its own invariants broken panics, which is a finding like any other: what
+        // occurred until then is kept.
+        let found = catch_unwind(AssertUnwindSafe(|| {
             let settled = |world: &World| {
                 world.is_out()
                     && checkers::nobody_holds_what_is_over(world).is_ok()
                     && checkers::net_effects_are_those_of_one_run(&calm, world).is_ok()
             };
             world.run_to_rest(&settled);
-            let finding = checkers::everything_at_rest(&calm, &world).err();
-            Verdict::of(world, finding)
+            checkers::everything_at_rest(&calm, &world).err()
         }));
-        ran.unwrap_or_else(|panic| Verdict::nothing(format!("panic: {}", words_of(&*panic))))
+        let panicked = |panic: Box<dyn Any + Send>| Some(format!("panic: {}", words_of(&*panic)));
+        Verdict::of(world, found.unwrap_or_else(panicked))
     }
 
     /// What so many executions of a flow do when nothing fails.
@@ -188,7 +190,7 @@ impl Verdict {
     }
 }
 
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+fn words_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words").to_owned()
 }
