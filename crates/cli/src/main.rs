@@ -10,6 +10,7 @@ mod exit;
 mod input;
 mod joining;
 mod log;
+mod output;
 mod services;
 mod signals;
 mod table;

@@ -1,6 +1,7 @@
 //! `outlast simulate` from the outside: exit codes, JSON, recording and replaying.
 
-use std::process::{Command, Output};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Output, Stdio};
 
 fn simulate(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
@@ -43,6 +44,43 @@ fn a_recorded_world_is_replayed_and_a_changed_one_is_noticed() {
     let other = simulate(&["--replay", path]);
     assert_eq!(other.status.code(), Some(1));
     assert!(text(&other.stderr).contains("is not the one that was recorded"));
+    let shown = simulate(&["--replay", path, "--json"]);
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert!(shown["difference"].as_str().unwrap().starts_with("event "), "{shown}");
+}
+
+#[test]
+fn a_trace_is_part_of_the_json_that_is_asked_for() {
+    let words = ["--seed", "11", "--runs", "1", "--trace"];
+    let plain = simulate(&words);
+    let output = simulate(&[&words[..], &["--json"]].concat());
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let trace: Vec<_> =
+        shown["trace"].as_array().unwrap().iter().map(|line| line.as_str()).collect();
+    let lines: Vec<_> = text(&plain.stdout).lines().take(trace.len()).map(Some).collect();
+    assert!(trace.len() > 20 && trace == lines, "{trace:?}");
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_is_told_before_any_world_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nowhere/run.txt");
+    let output = simulate(&["--runs", "1000000", "--record", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty() && text(&output.stderr).contains("cannot write"));
+}
+
+#[test]
+fn whoever_has_seen_enough_of_a_trace_may_leave() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
+    command.args(["simulate", "--runs", "50", "--trace"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("starts, life 0"));
+    drop(lines);
+    let mut told = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert_eq!((child.wait().unwrap().code(), told.as_str()), (Some(0), ""));
 }
 
 /// A flow that runs another one, in a folder.

@@ -1,12 +1,9 @@
 //! `outlast experiment replication`: the figures 2 and 4 of seed 0.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 
-use anyhow::Context as _;
 use outlast_engine::Acknowledge;
 use outlast_simulator::experiments::replication::{
     Case, Claim, Experiment, Figure, Measured, Mode, Results, Row, Stage,
@@ -15,6 +12,7 @@ use serde_json::{Value as Json, json};
 
 use super::measuring::measure_all;
 use crate::exit::{Exit, Failure};
+use crate::output::Output;
 use crate::table;
 
 /// How many executions of each case there are if nothing is said: 40,320 in all for figure 4.
@@ -68,16 +66,15 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let threads = arguments
         .threads
         .unwrap_or_else(|| thread::available_parallelism().map_or(1, std::num::NonZero::get));
-    let plot = arguments.plot.as_deref().map(open).transpose()?;
+    let plot = arguments.plot.as_deref().map(Output::open).transpose()?;
     let (results, findings) = measure(&experiment, threads);
     if arguments.json {
         table::print_json(&as_json(&experiment, &results, &findings));
     } else {
         table::print(&as_text(&results));
     }
-    if let (Some(mut plot), Some(file)) = (plot, &arguments.plot) {
-        let drawn = plot.write_all(results.draw().as_bytes());
-        drawn.with_context(|| format!("cannot write {}", file.display()))?;
+    if let Some(plot) = plot {
+        plot.write(&results.draw())?;
     }
     for finding in findings.iter().take(FINDINGS_TOLD) {
         eprintln!("outlast: {finding}");
@@ -87,11 +84,6 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     eprintln!("outlast: {} executions did what must not be", findings.len());
     Ok(Exit::Faulted)
-}
-
-/// Opens the file for the figure: minutes are not spent on one that cannot be written.
-fn open(file: &Path) -> anyhow::Result<File> {
-    File::create(file).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn experiment(arguments: &Arguments) -> Result<Experiment, Failure> {

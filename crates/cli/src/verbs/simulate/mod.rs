@@ -9,10 +9,9 @@ mod replay;
 mod report;
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use outlast_engine::{Acknowledge, Strategy};
 use outlast_expressions::{Value, value};
@@ -20,6 +19,8 @@ use outlast_simulator::{Fault, FaultKind, Recording, Scenario, Swarm, Wanted, Wo
 
 use crate::exit::{Exit, Failure};
 use crate::input::{self, Document};
+use crate::output::Output;
+use crate::table;
 use report::Tally;
 
 /// Run a workflow in simulated worlds that break
@@ -108,6 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     let mut swarm = Swarm::new(wanted(arguments)?, flows);
+    let recording = arguments.record.as_deref().map(Output::open).transpose()?;
     let bar = bar(arguments);
     let mut tally = Tally::default();
     let began = Instant::now();
@@ -118,8 +120,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         scenario.options.trace = arguments.trace;
         let verdict = swarm.run(&scenario);
         bar.inc(1);
-        if arguments.trace {
-            print!("{}", verdict.trace);
+        match (arguments.trace, arguments.json) {
+            (true, false) => table::print(&verdict.trace),
+            (true, true) => tally.keep_trace(&verdict),
+            (false, _) => {}
         }
         tally.add(seed, &verdict);
         let failed = verdict.finding.is_some();
@@ -134,10 +138,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Some(scenario) = last.as_mut().filter(|_| failed) {
         shrink(arguments, &mut swarm, scenario, &mut tally);
     }
-    if let (Some(file), Some(scenario)) = (&arguments.record, last) {
-        record(arguments, &mut swarm, scenario, file)?;
-    }
     tally.print(arguments.json);
+    if let (Some(output), Some(scenario)) = (recording, last) {
+        record(arguments, &mut swarm, scenario, output)?;
+    }
     Ok(if failed { Exit::Faulted } else { Exit::Completed })
 }
 
@@ -255,6 +259,8 @@ fn shrink(arguments: &Arguments, swarm: &mut Swarm, scenario: &mut Scenario, tal
     // An engine that panics would do so once for every try.
     std::panic::set_hook(Box::new(|_| {}));
     *scenario = swarm.shrink(scenario, |_| {});
+    // Fewer faults may break another sentence than all of them do.
+    tally.finding_of_fewer = swarm.run(scenario).finding;
     std::panic::set_hook(hook);
     tally.faults = scenario.options.faults.iter().map(ToString::to_string).collect();
     tally.command = Some(command::that_replays(arguments, scenario));
@@ -264,12 +270,11 @@ fn record(
     arguments: &Arguments,
     swarm: &mut Swarm,
     mut scenario: Scenario,
-    file: &Path,
+    output: Output,
 ) -> anyhow::Result<()> {
     scenario.options.records_run = true;
     let verdict = swarm.run(&scenario);
     let flow = arguments.flow.as_ref().map(|_| swarm.flows()[0].clone());
     let run = verdict.run_events.iter().map(ToString::to_string).collect();
-    let text = Recording { scenario, flow, run }.to_text();
-    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+    output.write(&Recording { scenario, flow, run }.to_text())
 }

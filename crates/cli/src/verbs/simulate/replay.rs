@@ -69,12 +69,12 @@ pub(super) fn replay(file: &Path, shown: &Shown, json: bool) -> anyhow::Result<E
     let mut tally = Tally::default();
     tally.add(recording.scenario.options.seed, &verdict);
     tally.seconds = began.elapsed().as_secs_f64();
+    tally.difference = difference(&recording.run, &verdict);
     tally.print(json);
-    let difference = difference(&recording.run, &verdict);
-    if let Some(difference) = &difference {
+    if let Some(difference) = &tally.difference {
         eprintln!("this run is not the one that was recorded: {difference}");
     }
-    let same = difference.is_none() && verdict.finding.is_none();
+    let same = tally.difference.is_none() && verdict.finding.is_none();
     Ok(if same { Exit::Completed } else { Exit::Faulted })
 }
 

@@ -1,9 +1,12 @@
 //! What a swarm has to say: for people, or as JSON.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
 
 use outlast_simulator::{Situations, Verdict};
 use serde::Serialize;
+
+use crate::table;
 
 /// What was counted over all worlds.
 #[derive(Default)]
@@ -18,8 +21,13 @@ pub(super) struct Tally {
     pub(super) seconds: f64,
     /// The sentence that did not hold.
     pub(super) finding: Option<String>,
+    /// The sentence that does not hold when only these faults are left.
+    pub(super) finding_of_fewer: Option<String>,
     /// The faults that are enough to break it.
     pub(super) faults: Vec<String>,
+    /// The first event that is not the one that was recorded.
+    pub(super) difference: Option<String>,
+    trace: Option<String>,
     /// The command that shows it.
     pub(super) command: Option<String>,
 }
@@ -36,12 +44,22 @@ struct Shown<'t> {
     events_per_second: f64,
     situations: BTreeMap<&'static str, u64>,
     failed: Option<Failed<'t>>,
+    /// How a run differs from the one that was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difference: Option<&'t str>,
+    /// What occurred, a line each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<Vec<&'t str>>,
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Failed<'t> {
     seed: u64,
     finding: &'t str,
+    /// What is found when only these faults are left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finding_of_fewer: Option<&'t str>,
     faults: &'t [String],
     command: Option<&'t str>,
 }
@@ -58,13 +76,21 @@ impl Tally {
         self.finding.clone_from(&verdict.finding);
     }
 
+    /// Keeps what occurred in a world, for programs.
+    pub(super) fn keep_trace(&mut self, verdict: &Verdict) {
+        self.trace.get_or_insert_default().push_str(&verdict.trace);
+    }
+
     /// Prints it on stdout.
     pub(super) fn print(&self, json: bool) {
         if json {
             let text = serde_json::to_string_pretty(&self.shown());
-            println!("{}", text.expect("what is shown can be written as JSON"));
+            let text = text.expect("what is shown can be written as JSON");
+            table::print(&format!("{text}\n"));
         } else {
-            self.print_for_people();
+            let mut text = String::new();
+            self.write_for_people(&mut text).expect("text grows");
+            table::print(&text);
         }
     }
 
@@ -73,6 +99,7 @@ impl Tally {
         let failed = self.finding.as_deref().map(|finding| Failed {
             seed: self.seed,
             finding,
+            finding_of_fewer: self.other_finding(),
             faults: &self.faults,
             command: self.command.as_deref(),
         });
@@ -85,25 +112,55 @@ impl Tally {
             events_per_second: self.events as f64 / self.seconds.max(1e-9),
             situations: words.collect(),
             failed,
+            difference: self.difference.as_deref(),
+            trace: self.trace.as_deref().map(|trace| trace.lines().collect()),
         }
     }
 
-    fn print_for_people(&self) {
+    /// What is found with fewer faults, if that is something else.
+    fn other_finding(&self) -> Option<&str> {
+        self.finding_of_fewer.as_deref().filter(|fewer| Some(*fewer) != self.finding.as_deref())
+    }
+
+    fn write_for_people(&self, text: &mut String) -> fmt::Result {
         let rate = self.events as f64 / self.seconds.max(1e-9);
-        println!(
+        writeln!(
+            text,
             "{} worlds, {} engine events in {:.2} s ({rate:.0}/s), {:.0} s simulated",
             self.worlds, self.events, self.seconds, self.simulated
-        );
+        )?;
         for (situation, count) in self.situations.iter().filter(|(_, count)| *count > 0) {
-            println!("  {count:>8}  {}", situation.words());
+            writeln!(text, "  {count:>8}  {}", situation.words())?;
         }
-        let Some(finding) = &self.finding else { return println!("every sentence held") };
-        println!("seed {}: {finding}", self.seed);
+        let Some(finding) = &self.finding else { return writeln!(text, "every sentence held") };
+        writeln!(text, "seed {}: {finding}", self.seed)?;
+        if let Some(other) = self.other_finding() {
+            writeln!(text, "with only these faults: {other}")?;
+        }
         for fault in &self.faults {
-            println!("  {fault}");
+            writeln!(text, "  {fault}")?;
         }
-        if let Some(command) = &self.command {
-            println!("to see it: {command}");
+        match &self.command {
+            Some(command) => writeln!(text, "to see it: {command}"),
+            None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fewer_faults_break_is_told_if_it_is_something_else() {
+        let words = |fewer: &str| {
+            let (finding, fewer) = (Some("it never ended".to_owned()), Some(fewer.to_owned()));
+            let tally = Tally { finding, finding_of_fewer: fewer, ..Tally::default() };
+            let mut text = String::new();
+            tally.write_for_people(&mut text).unwrap();
+            text
+        };
+        assert!(!words("it never ended").contains("with only these faults"));
+        assert!(words("it ended twice").contains("with only these faults: it ended twice\n"));
     }
 }
