@@ -55,6 +55,8 @@ pub struct Machine {
     pub(crate) busy_until: Time,
     pub(crate) is_full: bool,
     pub(crate) sync_fails: bool,
+    /// Whether a sync has failed: nobody starts the node again until that is over.
+    pub(crate) sync_failed: bool,
     pub(crate) sync_factor: u64,
     /// How many calls are under way.
     pub(crate) calls: usize,
@@ -87,6 +89,7 @@ impl Machine {
             busy_until: Time::default(),
             is_full: false,
             sync_fails: false,
+            sync_failed: false,
             sync_factor: 1,
             calls: 0,
             is_member: false,

@@ -235,6 +235,11 @@ impl Fault {
         self.at.saturating_add(self.duration)
     }
 
+    /// Whether it befalls the node at a place.
+    pub const fn befalls(&self, place: usize) -> bool {
+        self.nodes >> place & 1 == 1
+    }
+
     /// The places it befalls.
     pub fn places(&self) -> impl Iterator<Item = usize> {
         let nodes = self.nodes;

@@ -25,7 +25,8 @@ fn compiled_here(
 impl World {
     /// A node comes up with what is on its disk.
     pub(super) fn start(&mut self, place: usize) {
-        if self.machines[place].node.is_up() {
+        // Whatever keeps it down starts it when it is over.
+        if self.machines[place].node.is_up() || self.is_kept_down(place) {
             return;
         }
         if self.machines[place].node.disk.is_rotten() {
@@ -231,7 +232,7 @@ impl World {
         machine.syncing = false;
         if machine.sync_fails {
             // Nobody knows what is on the disk now: the only safe thing is to stop.
-            machine.sync_fails = false;
+            (machine.sync_fails, machine.sync_failed) = (false, true);
             self.say(Some(place), format_args!("a sync fails"));
             self.saw(Situation::SyncFailed);
             return self.crash(place, None);

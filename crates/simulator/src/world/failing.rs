@@ -14,7 +14,7 @@ impl World {
     pub(super) fn fault_begins(&mut self, index: usize) {
         let fault = self.faults[index].clone();
         self.say(None, format_args!("fault {fault} begins"));
-        let amount = u64::try_from(fault.amount).unwrap_or(0);
+        self.enters_into_force(index);
         match fault.kind {
             FaultKind::Crash => self.on_each(&fault, |world, place| world.crash(place, None)),
             FaultKind::Stop => self.on_each(&fault, Self::stop),
@@ -25,27 +25,20 @@ impl World {
             FaultKind::Pause => self.on_each(&fault, |world, place| {
                 world.machines[place].paused += 1;
             }),
-            FaultKind::Slow => self.on_each(&fault, |world, place| {
-                world.machines[place].step_cost = Duration::from_micros(amount);
-            }),
+            FaultKind::Slow | FaultKind::SlowDisk => self.on_each(&fault, Self::change_pace),
             FaultKind::Split
             | FaultKind::OneWay
             | FaultKind::Bridge
             | FaultKind::Isolate
             | FaultKind::Flap => self.cut(index, &fault),
-            FaultKind::Loss => self.network.options.lost_per_mille = amount,
-            FaultKind::Duplication => self.network.options.doubled_per_mille = amount,
-            FaultKind::Reordering => self.network.options.reordered_per_mille = amount,
-            FaultKind::SlowNetwork => {
-                self.network.options.latency = self.options.network.latency.times(amount);
-            }
-            FaultKind::NarrowNetwork => self.network.options.bytes_per_second = amount,
-            FaultKind::DiskFull => self.on_each(&fault, |world, place| world.fill_disk(place)),
+            FaultKind::Loss
+            | FaultKind::Duplication
+            | FaultKind::Reordering
+            | FaultKind::SlowNetwork
+            | FaultKind::NarrowNetwork => self.change_network(),
+            FaultKind::DiskFull => self.on_each(&fault, Self::fill_disk),
             FaultKind::SyncError => self.on_each(&fault, |world, place| {
                 world.machines[place].sync_fails = true;
-            }),
-            FaultKind::SlowDisk => self.on_each(&fault, |world, place| {
-                world.machines[place].sync_factor = amount.max(1);
             }),
             FaultKind::BitFlip => self.on_each(&fault, Self::rot),
             FaultKind::LostDisk => self.on_each(&fault, |world, place| {
@@ -59,12 +52,14 @@ impl World {
             FaultKind::ClockStall => self.on_each(&fault, |world, place| {
                 world.machines[place].clock.stall(world.now);
             }),
-            FaultKind::ServiceErrors => self.errors_per_mille = amount,
-            FaultKind::LostAnswers => self.lost_per_mille = amount,
-            FaultKind::SlowServices => self.service = self.options.service.times(amount),
+            FaultKind::ServiceErrors | FaultKind::LostAnswers | FaultKind::SlowServices => {
+                self.change_services();
+            }
             FaultKind::CrashAgreeing
             | FaultKind::CrashCompensating
-            | FaultKind::CrashForgetting => self.aimed.push((index, amount)),
+            | FaultKind::CrashForgetting => {
+                self.aimed.push((index, u64::try_from(fault.amount).unwrap_or(0)));
+            }
         }
     }
 
@@ -74,7 +69,7 @@ impl World {
         for position in 0..self.aimed.len() {
             let (index, steps) = self.aimed[position];
             let fault = &self.faults[index];
-            let meant = fault.nodes == 0 || fault.nodes >> place & 1 == 1;
+            let meant = fault.nodes == 0 || fault.befalls(place);
             if !meant || !engine.phases().any(|(_, phase)| fault.kind.aims_at() == Some(phase)) {
                 continue;
             }
@@ -92,47 +87,37 @@ impl World {
         let fault = self.faults[index].clone();
         self.faults_open -= 1;
         self.say(None, format_args!("fault {fault} is over"));
-        let usual = &self.options.network;
+        self.leaves_force(index);
         match fault.kind {
             FaultKind::Pause => self.on_each(&fault, |world, place| {
                 world.machines[place].paused -= 1;
                 world.wake(place);
             }),
-            FaultKind::Slow => self.on_each(&fault, |world, place| {
-                world.machines[place].step_cost = Duration::ZERO;
-            }),
+            FaultKind::Slow | FaultKind::SlowDisk => self.on_each(&fault, Self::change_pace),
             FaultKind::Split
             | FaultKind::OneWay
             | FaultKind::Bridge
             | FaultKind::Isolate
             | FaultKind::Flap => self.network.mend(index),
-            FaultKind::Loss => self.network.options.lost_per_mille = usual.lost_per_mille,
-            FaultKind::Duplication => {
-                self.network.options.doubled_per_mille = usual.doubled_per_mille;
-            }
-            FaultKind::Reordering => {
-                self.network.options.reordered_per_mille = usual.reordered_per_mille;
-            }
-            FaultKind::SlowNetwork => self.network.options.latency = usual.latency,
-            FaultKind::NarrowNetwork => {
-                self.network.options.bytes_per_second = usual.bytes_per_second;
-            }
-            FaultKind::DiskFull => self.on_each(&fault, |world, place| {
+            FaultKind::Loss
+            | FaultKind::Duplication
+            | FaultKind::Reordering
+            | FaultKind::SlowNetwork
+            | FaultKind::NarrowNetwork => self.change_network(),
+            FaultKind::DiskFull => self.on_each_free(&fault, |world, place| {
                 world.machines[place].is_full = false;
                 world.tell(place, Input::StorageFreed);
             }),
-            FaultKind::SlowDisk => self.on_each(&fault, |world, place| {
-                world.machines[place].sync_factor = 1;
-            }),
-            FaultKind::ClockStall => self.on_each(&fault, |world, place| {
+            FaultKind::ClockStall => self.on_each_free(&fault, |world, place| {
                 world.machines[place].clock.go_on(world.now);
                 world.clock_changed(place);
             }),
-            FaultKind::ServiceErrors => self.errors_per_mille = 0,
-            FaultKind::LostAnswers => self.lost_per_mille = self.options.lost_per_mille,
-            FaultKind::SlowServices => self.service = self.options.service,
-            FaultKind::SyncError => self.on_each(&fault, |world, place| {
+            FaultKind::ServiceErrors | FaultKind::LostAnswers | FaultKind::SlowServices => {
+                self.change_services();
+            }
+            FaultKind::SyncError => self.on_each_free(&fault, |world, place| {
                 world.machines[place].sync_fails = false;
+                world.machines[place].sync_failed = false;
                 world.start_soon(place);
             }),
             FaultKind::Outage => (0..self.machines.len()).for_each(|place| self.start_soon(place)),
@@ -153,11 +138,8 @@ impl World {
         if self.faults_lifted {
             return;
         }
-        for index in 0..self.faults.len() {
-            let (begins, ends) = (self.faults[index].at, self.faults[index].ends());
-            if begins <= self.elapsed() && self.elapsed() < ends {
-                self.fault_ends(index);
-            }
+        for index in self.in_force.clone() {
+            self.fault_ends(index);
         }
         self.faults_open = 0;
         self.faults_lifted = true;
@@ -175,6 +157,15 @@ impl World {
         for place in fault.places().take_while(|place| *place < machines) {
             what(self, place);
         }
+    }
+
+    /// The same where no other fault of its kind is in force.
+    fn on_each_free(&mut self, fault: &Fault, mut what: impl FnMut(&mut Self, usize)) {
+        self.on_each(fault, |world, place| {
+            if world.prevailing_at(fault.kind, place).is_none() {
+                what(world, place);
+            }
+        });
     }
 
     /// A node comes up in a moment, so that several do not come up at once.
@@ -226,6 +217,9 @@ impl World {
     }
 
     fn fill_disk(&mut self, place: usize) {
+        if self.machines[place].is_full {
+            return;
+        }
         self.saw(Situation::DiskFull);
         self.machines[place].is_full = true;
         self.tell(place, Input::StorageFull);

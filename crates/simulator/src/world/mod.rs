@@ -5,6 +5,7 @@ mod belonging;
 mod driving;
 mod ending;
 mod failing;
+mod in_force;
 mod learning;
 mod occurrence;
 mod options;
@@ -62,6 +63,8 @@ pub struct World {
     faults: Vec<Fault>,
     /// How many faults are not over.
     faults_open: usize,
+    /// The faults that have begun and are not over, in the order in which they began.
+    in_force: Vec<usize>,
     /// Whether all faults were ended before their time.
     faults_lifted: bool,
     /// Faults that wait for a node to be in a phase, and for so many steps more.
@@ -125,6 +128,7 @@ impl World {
             founder: NodeId(1),
             faults: options.faults.clone(),
             faults_open: options.faults.len(),
+            in_force: Vec::new(),
             faults_lifted: false,
             aimed: Vec::new(),
             errors_per_mille: 0,
@@ -248,8 +252,10 @@ impl World {
             Occurrence::Overdue(caller) => self.overdue(caller),
             Occurrence::Begins(fault) if !self.faults_lifted => self.fault_begins(fault),
             Occurrence::Ends(fault) if !self.faults_lifted => self.fault_ends(fault),
-            Occurrence::Flaps(fault) => self.flaps(fault),
-            Occurrence::DiesAgain { fault, place, times } => self.dies_again(fault, place, times),
+            Occurrence::Flaps(fault) if self.is_in_force(fault) => self.flaps(fault),
+            Occurrence::DiesAgain { fault, place, times } if self.is_in_force(fault) => {
+                self.dies_again(fault, place, times);
+            }
             Occurrence::Fence(node) => self.fence(node),
             _ => {}
         }
