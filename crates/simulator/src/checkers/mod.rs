@@ -6,6 +6,8 @@
 
 mod effects;
 #[cfg(test)]
+mod noticing;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

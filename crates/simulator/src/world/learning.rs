@@ -57,7 +57,7 @@ impl World {
 
     /// No state is ever made twice: an effect is named by the state that intended it, so one name has
     /// one key, whoever restarts or takes over. An undo goes by the name of what it undoes.
-    pub(super) fn check_name(&mut self, execution: ExecutionId, request: &Request) {
+    pub(crate) fn check_name(&mut self, execution: ExecutionId, request: &Request) {
         if request.undo {
             return;
         }
@@ -71,7 +71,7 @@ impl World {
 
     /// One node alone never asks for what its disk has the answer of. Looked at when it asks: what an
     /// earlier life asked for may reach the service when a later one has the answer.
-    pub(super) fn check_need(&mut self, execution: ExecutionId, request: &Request) {
+    pub(crate) fn check_need(&mut self, execution: ExecutionId, request: &Request) {
         let known = self.services.ledger.known_of(execution, request.key);
         if let Some(known) = known.filter(|_| self.client.is_alone(execution)) {
             let operation = self.services.ledger.operation(known.operation);

@@ -126,7 +126,7 @@ impl World {
     }
 
     /// The client asks for something, at a node that is up.
-    pub(super) fn wished(&mut self, wish: usize) {
+    pub(crate) fn wished(&mut self, wish: usize) {
         if !self.client.wants(wish) {
             return;
         }

@@ -1,0 +1,155 @@
+//! Worlds that break a sentence, in the midst of a run or spoiled by hand: each is noticed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_engine::{Refusal, Reply, Strategy, Survival};
+use outlast_expressions::value;
+use outlast_lineage::{
+    BranchId, Digest, EffectId, Epoch, ExecutionId, NodeId, OperationKey, Point, Time,
+};
+use outlast_workflow::program::HttpOutput;
+use outlast_workflow::{Outcome, Request, Target};
+
+use super::{
+    every_execution_ends, everyone_knows_who_is_there, nobody_holds_what_is_over,
+    nobody_is_refused, nobody_leads_beside_another,
+};
+use crate::{Latency, Plan, StartPlan, Workload, World, WorldOptions};
+
+const ID: ExecutionId = ExecutionId::from_bytes([1; 16]);
+
+fn world(options: WorldOptions, survival: Survival) -> World {
+    let flow = Workload::built_in().into_iter().find(|flow| flow.name == "line").unwrap();
+    let start = StartPlan {
+        id: ID,
+        namespace: flow.program.namespace.clone(),
+        workflow: flow.program.name.clone(),
+        input: value::object([]),
+        survival: Some(survival),
+        delay: Duration::ZERO,
+    };
+    let definitions = vec![(Arc::clone(&flow.program), Arc::clone(&flow.text))];
+    World::new(options, Plan { definitions, starts: vec![start], events: Vec::new() })
+}
+
+fn request(number: u64, key: &[u8]) -> Request {
+    let point = Point { author: NodeId(1), epoch: Epoch(1), number };
+    let digest = Digest::of(key);
+    Request {
+        effect: EffectId { branch: BranchId::TRUNK, point },
+        key: OperationKey::new(ID, &digest, &digest),
+        own_key: None,
+        key_header: None,
+        deadline: None,
+        readonly: false,
+        undo: false,
+        target: Target::Http {
+            method: "POST".to_owned(),
+            uri: "http://world.example/ok/a1".to_owned(),
+            headers: Vec::new(),
+            body: value::null(),
+            output: HttpOutput::Content,
+            redirect: false,
+            authentication: None,
+        },
+        salt: [0; 16],
+        undoes: None,
+    }
+}
+
+#[test]
+fn a_primary_on_each_side_of_a_split() {
+    let after_a_while = |faults: &[&str]| {
+        let faults = faults.iter().map(|text| text.parse().unwrap()).collect();
+        // Whoever leads has something to do for as long as it is looked at.
+        let service = Latency::Constant(60_000_000);
+        let options = WorldOptions { nodes: 3, faults, service, ..WorldOptions::default() };
+        let mut world = world(options, Survival::new(Strategy::PartitionTolerant, 3));
+        world.run_for(Duration::from_secs(20));
+        nobody_leads_beside_another(&world)
+    };
+    assert_eq!(after_a_while(&[]), Ok(()));
+    let finding = after_a_while(&["split@1+100:1,2"]).unwrap_err();
+    assert!(finding.contains("both lead"), "{finding}");
+}
+
+#[test]
+fn an_execution_that_has_not_ended_and_is_held() {
+    let options = WorldOptions { nodes: 3, ..WorldOptions::default() };
+    let mut world = world(options, Survival::new(Strategy::Passive, 3));
+    world.run_for(Duration::from_millis(50));
+    let finding = nobody_holds_what_is_over(&world).unwrap_err();
+    assert!(finding.contains("still holds"), "{finding}");
+    assert!(every_execution_ends(&world).is_err());
+    world.run_to_rest(&|world| nobody_holds_what_is_over(world).is_ok());
+    assert_eq!(nobody_holds_what_is_over(&world), Ok(()));
+    assert_eq!(every_execution_ends(&world), Ok(()));
+}
+
+#[test]
+fn a_node_that_knows_too_many_or_too_few_or_doubts_one() {
+    let options = WorldOptions { nodes: 3, gossip: true, ..WorldOptions::default() };
+    let mut world = world(options, Survival::solo());
+    world.run_to_rest(&|_| true);
+    assert_eq!(everyone_knows_who_is_there(&world), Ok(()));
+    let right = world.standings.clone();
+    let mut spoil = |what: &dyn Fn(&mut World)| {
+        world.standings.clone_from(&right);
+        what(&mut world);
+        everyone_knows_who_is_there(&world).unwrap_err()
+    };
+    assert!(spoil(&|world| world.standings[1] = None).contains("does not say"));
+    let few = spoil(&|world| drop(world.standings[1].as_mut().unwrap().members.pop()));
+    assert!(few.contains("and there are"), "{few}");
+    let doubts = spoil(&|world| world.standings[1].as_mut().unwrap().members[0].state = "suspect");
+    assert!(doubts.contains("takes node"), "{doubts}");
+    let unheard = spoil(&|world| world.standings[1].as_mut().unwrap().members[0].reachable = false);
+    assert!(unheard.contains("takes node"), "{unheard}");
+}
+
+#[test]
+fn a_refusal_of_what_is_in_order() {
+    let mut world = world(WorldOptions::default(), Survival::solo());
+    let (caller, _) = world.client.ask(0, 0);
+    let refusal = Refusal::Invalid("not today".to_owned());
+    world.client.takes(caller, Reply::Refused(refusal));
+    assert!(nobody_is_refused(&world).is_err_and(|finding| finding.contains("not today")));
+}
+
+#[test]
+fn an_answer_that_changes() {
+    let options = WorldOptions::default();
+    let mut world = world(options, Survival::solo());
+    world.run_to_rest(&|_| true);
+    assert_eq!(world.finding(), None);
+    world.client.ended.insert(ID, Outcome::Cancelled);
+    for wish in world.client.asks_everyone() {
+        world.wished(wish);
+    }
+    world.run_for(Duration::from_secs(1));
+    let finding = world.finding().unwrap();
+    assert!(finding.contains("ended as Cancelled, and then by node 1"), "{finding}");
+}
+
+#[test]
+fn two_calls_of_one_name() {
+    let mut world = world(WorldOptions::default(), Survival::solo());
+    world.check_name(ID, &request(1, b"one"));
+    world.check_name(ID, &request(1, b"one"));
+    assert_eq!(world.finding(), None, "the same call once more");
+    world.check_name(ID, &request(1, b"another"));
+    assert!(world.finding().unwrap().contains("have one name"));
+}
+
+#[test]
+fn a_node_that_asks_for_what_its_disk_has() {
+    let mut world = world(WorldOptions::default(), Survival::solo());
+    let asked = request(1, b"one");
+    let visited = world.services.visit(Time::default(), NodeId(1), ID, &asked, false);
+    world.check_need(ID, &asked);
+    assert_eq!(world.finding(), None, "the answer is not on its disk yet");
+    world.services.ledger.settle(visited.act.unwrap());
+    world.check_need(ID, &asked);
+    assert!(world.finding().unwrap().contains("whose answer was on its disk"));
+}
