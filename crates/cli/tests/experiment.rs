@@ -18,8 +18,10 @@ fn json(arguments: &[&str]) -> Json {
 
 #[test]
 fn rows_do_not_depend_on_the_number_of_threads() {
-    let arguments = |threads| ["--replicas", "3", "--runs", "1", "--json", "--threads", threads];
-    let (one, three) = (replication(&arguments("1")), replication(&arguments("3")));
+    let arguments =
+        |threads, replicas| ["--replicas", replicas, "--runs", "1", "--json", "--threads", threads];
+    // The same number twice is measured once.
+    let (one, three) = (replication(&arguments("1", "3")), replication(&arguments("3", "3,3")));
     assert!(one.status.success(), "{}", String::from_utf8_lossy(&one.stderr));
     assert_eq!(one.stdout, three.stdout, "byte for byte");
     let results: Json = serde_json::from_slice(&one.stdout).unwrap();
@@ -46,7 +48,7 @@ fn figure_2_is_measured_claimed_and_drawn() {
 
 #[test]
 fn what_cannot_be_measured_is_said() {
-    for arguments in [["--figure", "3"], ["--replicas", "1"], ["--runs", "0"]] {
+    for arguments in [["--figure", "3"], ["--replicas", "1"], ["--runs", "0"], ["--threads", "0"]] {
         let output = replication(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }

@@ -44,8 +44,8 @@ pub(super) struct Arguments {
     #[arg(long, value_enum, default_value_t = Known::Majority)]
     acknowledge: Known,
     /// Threads [default: one for each core]; they do not change what is measured
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Draw the figure into this file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -63,9 +63,8 @@ enum Known {
 /// Measures, and prints rows and claims on stdout. What must not be is told by the exit code.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let experiment = experiment(arguments)?;
-    let threads = arguments
-        .threads
-        .unwrap_or_else(|| thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let cores = || thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = arguments.threads.map_or_else(cores, usize::from);
     let plot = arguments.plot.as_deref().map(Output::open).transpose()?;
     let (results, findings) = measure(&experiment, threads);
     if arguments.json {
@@ -96,8 +95,11 @@ fn experiment(arguments: &Arguments) -> Result<Experiment, Failure> {
         Figure::NoMajority => (RUNS_OF_NO_MAJORITY, vec![5]),
         Figure::Failures => (RUNS_OF_FAILURES, vec![3, 5, 9]),
     };
-    let replicas =
+    let mut replicas =
         if arguments.replicas.is_empty() { replicas } else { arguments.replicas.clone() };
+    // The same number twice is not measured twice.
+    replicas.sort_unstable();
+    replicas.dedup();
     if let Some(number) = replicas.iter().find(|number| !(2..=32).contains(*number)) {
         return Err(Failure::usage(format!("--replicas {number}: 2 to 32 can be measured")));
     }

@@ -161,8 +161,10 @@ fn approaches_active(results: &Results, replicas: usize) -> Claim {
         paper: "with t_v = 1 availability is nearly (3 replicas) or almost (5, 9) that of active \
                 replication",
         measured: format!(
-            "{replicas} replicas: {one:.1} s later than active on average over two and more failures, \
-             a majority of votes {most:.1} s"
+            "{replicas} replicas: {} than active on average over two and more failures, with a \
+             majority of votes {}",
+            later(one),
+            later(most)
         ),
         holds: one < HARDLY && one < most,
     }
@@ -207,6 +209,12 @@ fn mean_over_failures(
     let rows = (2..=replicas).filter_map(|failures| results.row(replicas, mode, failures));
     let values: Vec<f64> = rows.map(of).collect();
     values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// How much later something ends, or how much sooner.
+fn later(seconds: f64) -> String {
+    let word = if seconds < 0.0 { "sooner" } else { "later" };
+    format!("{:.1} s {word}", seconds.abs())
 }
 
 fn value(row: Option<&Row>, of: impl Fn(&Row) -> f64) -> f64 {

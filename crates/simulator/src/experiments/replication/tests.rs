@@ -162,6 +162,28 @@ fn figures_have_a_line_for_every_mode_and_a_bar_for_every_case() {
 }
 
 #[test]
+fn what_ends_before_active_ends_sooner() {
+    let row = |case: Case| Row {
+        case,
+        executions: 1,
+        execution_time: match case.mode {
+            Mode::PartitionTolerant(votes) => 39.0 + votes as f64,
+            _ => 40.5,
+        },
+        unavailable: 0.0,
+        compensation: 0.0,
+        parked: 0,
+    };
+    let experiment = experiment(Figure::Failures, 3, 1);
+    let rows = experiment.cases().into_iter().map(row).collect();
+    let claims = Results { figure: Figure::Failures, rows }.claims();
+    let said = |claim: &&super::Claim| claim.paper.starts_with("with t_v = 1 availability");
+    let words = &claims.iter().find(said).unwrap().measured;
+    assert!(words.contains("0.5 s sooner than active"), "{words}");
+    assert!(words.ends_with("with a majority of votes 0.5 s later"), "{words}");
+}
+
+#[test]
 fn scales_end_at_round_numbers() {
     assert_eq!(Scale::up_to(312.0), Scale { step: 100.0, steps: 4 });
     assert_eq!(Scale::up_to(0.0).steps, 1);
