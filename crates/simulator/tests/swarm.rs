@@ -9,6 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use outlast_engine::Survival;
+use outlast_expressions::value;
+use outlast_languages::openworkflow;
 use outlast_lineage::Digest;
 use outlast_simulator::{
     Fault, Recording, Scenario, Situation, Situations, Swarm, Wanted, Workload, World,
@@ -197,6 +199,39 @@ fn a_failing_world_is_made_smaller_until_only_what_breaks_it_is_left() {
     let smallest = swarm.shrink(&scenario, |_| {});
     let left: Vec<_> = smallest.options.faults.iter().map(Fault::to_string).collect();
     assert_eq!(left, ["crash@0.05+500:1"]);
+}
+
+/// A flow that is given, with these tasks.
+fn flow(tasks: &str) -> Workload {
+    let head = "dsl: '1.0.3', namespace: demo, name: given, version: '1.0.0'";
+    let text = format!("document: {{ {head} }}\ndo:\n{tasks}");
+    Workload::new(openworkflow::compile(&text).unwrap(), &text, value::object([]))
+}
+
+/// What a run does without faults does not tell what one does that services broke off.
+#[test]
+fn a_flow_that_services_break_off_or_lead_elsewhere_has_done_nothing_wrong() {
+    let call = |name: &str| {
+        let endpoint = format!("http://world.example/{name}");
+        format!("{{ call: http, with: {{ method: post, endpoint: '{endpoint}' }} }}")
+    };
+    let (book, fails, other) = (call("ok/book"), call("fail/pay"), call("ok/other"));
+    let faults = flow(&format!("  - book: {book}\n  - pay: {fails}\n"));
+    let caught = format!("try: [ {{ book: {book} }} ], catch: {{ do: [ {{ other: {other} }} ] }}");
+    let catches = flow(&format!("  - attempt: {{ {caught} }}\n"));
+    assert!(catches.takes_other_ways() && !faults.takes_other_ways());
+    for flow in [faults, catches] {
+        let faults = vec!["service-errors@0+20=500".parse().unwrap()];
+        let wanted = Wanted { faults: Some(faults), nodes: Some(3), ..Wanted::default() };
+        let mut swarm = Swarm::new(wanted, vec![flow]);
+        let mut failed = 0;
+        for seed in 0..40 {
+            let verdict = swarm.run(&swarm.scenario(seed));
+            assert_eq!(verdict.finding, None, "seed {seed}");
+            failed += verdict.count(Situation::ServiceFailed);
+        }
+        assert!(failed > 10, "{failed}");
+    }
 }
 
 /// Whoever looks for the cause has nothing else to go by.

@@ -113,7 +113,8 @@ impl Swarm {
         world.run_out();
         checkers::everything_that_always_holds(&world)
             .map_err(|finding| format!("{} when nothing fails: {finding}", flow.name))?;
-        let expectation = Expectation::of(&world);
+        let mut expectation = Expectation::of(&world);
+        expectation.is_one_of_many = flow.takes_other_ways();
         self.calm.insert(key, expectation.clone());
         Ok(expectation)
     }

@@ -8,7 +8,7 @@ use outlast_expressions::{Value, value};
 use outlast_languages::openworkflow;
 use outlast_lineage::ExecutionId;
 use outlast_workflow::Program;
-use outlast_workflow::program::bundle;
+use outlast_workflow::program::{Kind, bundle};
 
 use crate::{Plan, StartPlan};
 
@@ -51,6 +51,8 @@ pub struct Workload {
     pub others: Vec<(Arc<Program>, Arc<str>)>,
     /// Whether it listens for events from outside.
     pub listens: bool,
+    /// Whether it comes with the simulator: whatever its services do, what it then does is the same.
+    pub built_in: bool,
     /// With which others it came: later ones are drawn so that earlier seeds are what they were.
     pub wave: usize,
 }
@@ -66,8 +68,17 @@ impl Workload {
             keyless: false,
             others: Vec::new(),
             listens: false,
+            built_in: false,
             wave: 0,
         }
+    }
+
+    /// Whether it may do something else when a service fails than it does when none does: it catches
+    /// errors.
+    pub fn takes_other_ways(&self) -> bool {
+        let programs = std::iter::once(&self.program).chain(self.others.iter().map(|(it, _)| it));
+        let mut tasks = programs.flat_map(|program| &program.tasks);
+        !self.built_in && tasks.any(|task| matches!(task.kind, Kind::Try { .. }))
     }
 
     /// A workflow that it runs, or that is run by what it runs, and that is not there.
@@ -104,7 +115,8 @@ impl Workload {
         let (program, text): (_, Arc<str>) = compiled(text);
         let others = others.iter().map(|text| compiled(text)).collect();
         let listens = program.name.starts_with("news");
-        Self { keyless, others, listens, ..Self::new(program, &text, value::object([])) }
+        let new = Self::new(program, &text, value::object([]));
+        Self { keyless, others, listens, built_in: true, ..new }
     }
 
     /// A plan that starts it so many times, each after a delay.
