@@ -116,6 +116,20 @@ fn what_a_given_flow_runs_is_given_too_and_recorded_with_it() {
 }
 
 #[test]
+fn a_flow_that_never_ends_is_told_before_any_world_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("endless.yaml");
+    let head = "dsl: '1.0.3', namespace: demo, name: endless, version: '1.0.0'";
+    let again = "switch: [ { more: { when: '${ true }', then: rest } } ]";
+    let tasks = format!("  - rest: {{ wait: {{ seconds: 1 }} }}\n  - again: {{ {again} }}\n");
+    std::fs::write(&path, format!("document: {{ {head} }}\ndo:\n{tasks}")).unwrap();
+    let output = simulate(&[path.to_str().unwrap(), "--runs", "1"]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{told}");
+    assert!(output.stdout.is_empty() && told.contains("endless has not ended after"), "{told}");
+}
+
+#[test]
 fn the_same_seed_prints_the_same_trace() {
     let words = ["--seed", "11", "--runs", "1", "--trace"];
     let trace = |output: &Output| {

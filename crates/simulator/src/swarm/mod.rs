@@ -23,6 +23,10 @@ pub use workload::Workload;
 /// How many worlds are tried at most to find fewer faults.
 const SHRINKING_MAX: usize = 300;
 
+/// How much may occur for each execution of a flow when nothing fails: one with ten thousand activities
+/// takes a third of it.
+const OCCURRENCES_MAX: u64 = 300_000;
+
 /// How one world went.
 #[derive(Clone, Debug)]
 pub struct Verdict {
@@ -69,6 +73,12 @@ impl Swarm {
         &self.flows
     }
 
+    /// Runs every flow once while nothing fails; says which does not come to an end even then.
+    pub fn try_flows(&mut self) -> Result<(), String> {
+        let flows = self.flows.clone();
+        flows.iter().try_for_each(|flow| self.expectation(flow, 1).map(drop))
+    }
+
     /// Runs a world and looks at everything that must hold in it.
     pub fn run(&mut self, scenario: &Scenario) -> Verdict {
         self.run_watched(scenario, None)
@@ -110,9 +120,16 @@ impl Swarm {
         let options = WorldOptions { trace: false, learns: true, ..WorldOptions::default() };
         let plan = flow.plan(&vec![Duration::ZERO; executions], &Survival::solo());
         let mut world = World::new(options, plan);
-        world.run_out();
+        world.run_out(OCCURRENCES_MAX * executions as u64);
+        let flow_name = &flow.name;
+        if !world.client.is_content() && world.finding().is_none() {
+            let seconds = world.elapsed().as_secs();
+            return Err(format!(
+                "{flow_name} has not ended after {seconds} s in which nothing failed"
+            ));
+        }
         checkers::everything_that_always_holds(&world)
-            .map_err(|finding| format!("{} when nothing fails: {finding}", flow.name))?;
+            .map_err(|finding| format!("{flow_name} when nothing fails: {finding}"))?;
         let mut expectation = Expectation::of(&world);
         expectation.is_one_of_many = flow.takes_other_ways();
         self.calm.insert(key, expectation.clone());

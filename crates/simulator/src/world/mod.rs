@@ -184,10 +184,15 @@ impl World {
         while !self.client.is_content() && self.finding.is_none() && self.step() {}
     }
 
-    /// The same, and on until everything has ended that was started by something else.
-    pub fn run_out(&mut self) {
-        self.run();
-        while !self.is_out() && self.finding.is_none() && self.step() {}
+    /// The same, and on until everything has ended that was started by something else; or until so much
+    /// has occurred.
+    pub fn run_out(&mut self, occurrences_max: u64) {
+        let goes_on = |world: &Self| !world.client.is_content() || !world.is_out();
+        while goes_on(self)
+            && self.finding.is_none()
+            && self.occurrences < occurrences_max
+            && self.step()
+        {}
     }
 
     /// Whether everything has ended, be it that nobody waits for it; who is down may have more to do.

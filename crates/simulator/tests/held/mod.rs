@@ -25,7 +25,7 @@ pub(crate) fn check(
 ) -> World {
     let calm = WorldOptions { learns: true, ..WorldOptions::default() };
     let mut calm = World::new(calm, plan(name, &Survival::solo(), keyless));
-    calm.run_out();
+    calm.run_out(u64::MAX);
     let expectation = Expectation::of(&calm);
     let options = WorldOptions {
         nodes: 3,

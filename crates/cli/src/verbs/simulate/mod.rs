@@ -109,6 +109,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     let mut swarm = Swarm::new(wanted(arguments)?, flows);
+    if arguments.flow.is_some() {
+        // What never ends is no failure of a world.
+        swarm.try_flows().map_err(Failure::document)?;
+    }
     let recording = arguments.record.as_deref().map(Output::open).transpose()?;
     let bar = bar(arguments);
     let mut tally = Tally::default();
