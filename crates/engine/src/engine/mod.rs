@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_expressions::Value;
-use outlast_lineage::{Digest, EffectId, ExecutionId, Lineage, NodeId, Point, Time};
+use outlast_lineage::{Digest, EffectId, Epoch, ExecutionId, Lineage, NodeId, Point, Time};
 use outlast_protocols::replicas;
 use outlast_workflow::{Author, Event, Program, Resolution, Ticket};
 
@@ -399,6 +399,11 @@ impl Engine {
     /// The newest record.
     pub const fn position(&self) -> Position {
         self.position
+    }
+
+    /// The term in which this engine makes states: no life of a node has one that another had.
+    pub const fn epoch(&self) -> Epoch {
+        self.author.epoch
     }
 
     /// What was counted, and what is held now.

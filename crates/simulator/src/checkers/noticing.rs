@@ -143,6 +143,18 @@ fn two_calls_of_one_name() {
 }
 
 #[test]
+fn a_node_that_resumes_its_epoch() {
+    let mut world = world(WorldOptions::default(), Survival::solo());
+    world.run_for(Duration::from_millis(10));
+    world.crash(0, Some(Duration::ZERO));
+    world.run_for(Duration::from_millis(10));
+    assert!(world.machines[0].node.life > 0 && world.finding().is_none());
+    // It is as if this life had been there before.
+    world.check_epoch(0);
+    assert!(world.finding().unwrap().contains("resumes its epoch"));
+}
+
+#[test]
 fn a_node_that_asks_for_what_its_disk_has() {
     let mut world = world(WorldOptions::default(), Survival::solo());
     let asked = request(1, b"one");

@@ -213,7 +213,7 @@ impl World {
     }
 
     /// A node dies; it comes back after a time, if one is given.
-    pub(super) fn crash(&mut self, place: usize, back: Option<Duration>) {
+    pub(crate) fn crash(&mut self, place: usize, back: Option<Duration>) {
         if self.machines[place].node.is_up() {
             self.fall(place);
             self.went_down(place, back);

@@ -71,6 +71,7 @@ impl World {
     fn came_up(&mut self, place: usize, up: bool) {
         let life = self.machines[place].node.life;
         self.say(Some(place), format_args!("starts, life {life}"));
+        self.check_epoch(place);
         self.go_on(place, up);
         self.introduce(place);
         if self.machines[place].is_full {
@@ -149,6 +150,7 @@ impl World {
                 let up =
                     machine.node.synced(up_to) && machine.node.step(now, Input::Durable(up_to));
                 let settled = if up { machine.settle(up_to) } else { Vec::new() };
+                self.note_epoch(place);
                 settled.into_iter().for_each(|act| self.services.ledger.settle(act));
                 self.go_on(place, up);
             }

@@ -69,6 +69,24 @@ impl World {
         }
     }
 
+    /// What a node has on its disk was made in its epoch.
+    pub(crate) fn note_epoch(&mut self, place: usize) {
+        let machine = &self.machines[place];
+        if let Some(engine) = machine.node.engine() {
+            self.epochs.insert(machine.id(), engine.epoch());
+        }
+    }
+
+    /// A restarted author starts a new epoch. One that never came to its disk nobody has heard of.
+    pub(crate) fn check_epoch(&mut self, place: usize) {
+        let machine = &self.machines[place];
+        let (node, engine) = (machine.id(), machine.node.engine());
+        let Some(epoch) = engine.map(outlast_engine::Engine::epoch) else { return };
+        if self.epochs.get(&node).is_some_and(|last| epoch <= *last) {
+            self.found(format!("node {} resumes its epoch {}", node.0, epoch.0));
+        }
+    }
+
     /// One node alone never asks for what its disk has the answer of. Looked at when it asks: what an
     /// earlier life asked for may reach the service when a later one has the answer.
     pub(crate) fn check_need(&mut self, execution: ExecutionId, request: &Request) {

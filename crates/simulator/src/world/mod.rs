@@ -20,7 +20,7 @@ use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use outlast_engine::{Action, ClusterStanding, EngineOptions, Input};
-use outlast_lineage::{EffectId, ExecutionId, NodeId, OperationKey, Time};
+use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, OperationKey, Time};
 
 use crate::agenda::Agenda;
 use crate::clock::Clock;
@@ -96,6 +96,8 @@ pub struct World {
     pivots: BTreeSet<String>,
     /// The keys of such calls.
     pivot_keys: BTreeSet<String>,
+    /// The last epoch of each node that came to its disk.
+    epochs: BTreeMap<NodeId, Epoch>,
     /// The key of every call, by the name of its effect.
     named: BTreeMap<(ExecutionId, EffectId), OperationKey>,
     /// Kept to be filled again.
@@ -148,6 +150,7 @@ impl World {
             undoable_keys: BTreeSet::new(),
             pivots: BTreeSet::new(),
             pivot_keys: BTreeSet::new(),
+            epochs: BTreeMap::new(),
             named: BTreeMap::new(),
             released: Vec::new(),
             watching: Watching::default(),
