@@ -10,7 +10,7 @@ use outlast_engine::{Phase, Strategy, Survival};
 use outlast_lineage::ExecutionId;
 use outlast_simulator::checkers::Expectation;
 use outlast_simulator::{
-    Fault, Plan, Situation, StartPlan, Workload, World, WorldOptions, checkers,
+    Fault, Latency, Machine, Plan, Situation, StartPlan, Workload, World, WorldOptions, checkers,
 };
 use outlast_workflow::program::OnFault;
 
@@ -134,6 +134,31 @@ fn no_majority_anywhere_and_one_run_remains() {
             check(5, &list, 40, &five(Strategy::Active), dedup, seed);
         }
     }
+}
+
+/// Short runs end before anyone could tell, and are right in the end whoever executed them.
+#[test]
+fn of_two_primaries_that_meet_one_stands_down_long_before_the_run_ends() {
+    let survival = Survival { votes: 1, ..Survival::new(Strategy::PartitionTolerant, 3) };
+    let options = WorldOptions {
+        // A second there and a second back.
+        service: Latency::Constant(1_000_000),
+        ..options(3, &["split@1+9:1,2"])
+    };
+    let mut world = World::new(options, line(30, &survival, true));
+    while world.elapsed() < Duration::from_secs(9) && world.step() {}
+    let finding = checkers::nobody_leads_beside_another(&world);
+    assert!(finding.is_err_and(|finding| finding.contains("both lead")), "{}", world.states());
+    // Ten heartbeats after they can hear each other again.
+    while world.elapsed() < Duration::from_millis(11_500) && world.step() {}
+    assert_eq!(checkers::nobody_leads_beside_another(&world), Ok(()), "{}", world.trace);
+    let leads = |machine: &Machine| {
+        let engine = machine.node.engine().unwrap();
+        engine.phases().any(|(_, phase)| phase == Phase::Leading)
+    };
+    assert_eq!(world.machines.iter().filter(|machine| leads(machine)).count(), 1, "never none");
+    world.run();
+    assert_eq!(checkers::everything_that_always_holds(&world), Ok(()), "{}", world.trace);
 }
 
 #[test]
