@@ -78,6 +78,8 @@ pub struct Node {
     pub invariants_every: u64,
     /// Whether what comes of every input is kept for whoever records the run.
     pub is_recorded: bool,
+    /// Whether a call was to leave without waiting for a record.
+    pub(crate) hasty: bool,
     /// What came of the last input, if it is to be kept.
     pub(crate) last: Option<RunEvent>,
 }
@@ -99,6 +101,7 @@ impl Node {
             steps: 0,
             invariants_every: 1,
             is_recorded: false,
+            hasty: false,
             last: None,
         }
     }
@@ -183,6 +186,7 @@ impl Node {
     fn take(&mut self, outputs: impl IntoIterator<Item = Output>) -> bool {
         for output in outputs {
             let Action::Persist { position, record } = output.action else {
+                self.hasty |= is_hasty(&output);
                 if output.after.is_none_or(|at| at <= self.durable) {
                     self.ready.push(output.action);
                 } else {
@@ -272,5 +276,13 @@ impl Node {
         self.life += 1;
         self.disk.crash(survive, torn);
         self.durable = Position::default();
+    }
+}
+
+/// Whether a call would leave though its intent is perhaps on no disk. Where nobody acts, nobody minds.
+const fn is_hasty(output: &Output) -> bool {
+    match &output.action {
+        Action::Call { request, .. } => !request.readonly && output.after.is_none(),
+        _ => false,
     }
 }

@@ -191,6 +191,10 @@ impl World {
         if self.options.records_run {
             self.run_events.extend(self.machines[place].node.last.take());
         }
+        if std::mem::take(&mut self.machines[place].node.hasty) {
+            let node = self.machines[place].id().0;
+            self.found(format!("a call of node {node} did not wait for the record of its intent"));
+        }
         let up = up && self.carry_out(place);
         let struck = up && !self.aimed.is_empty() && self.is_struck(place);
         if struck {
