@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::id;
-use outlast_engine::{Condition, Input, Strategy, Survival};
+use outlast_engine::{Ask, Condition, Input, Reply, StartAsk, Strategy, Survival};
 use outlast_lineage::NodeId;
 
 const MOMENT: Duration = Duration::from_millis(5);
@@ -115,4 +115,28 @@ fn a_beginning_is_taken_from_those_only_who_hold_it() {
         cluster.node(*backup).step(Input::Received { from, message });
         assert_eq!(cluster.node(*backup).journal.len(), before + records, "from {from:?}");
     }
+}
+
+/// Nobody writes down who else holds an execution: whoever comes back finds it out again before it says
+/// that enough do. Seen as seeds 5100285 and 5138863: a start was acknowledged that one disk had, and lost.
+#[test]
+fn whoever_comes_back_does_not_take_it_that_others_hold_an_execution() {
+    let program = program_of("one", &[("a", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.cut(3, &[1, 2]);
+    let Ask::Start(start) = cluster.start_with(&program, id(1), "input") else { unreachable!() };
+    let survival = Some(Survival::new(Strategy::Passive, 3));
+    let start = Ask::Start(Box::new(StartAsk { survival, ..*start }));
+    let first = cluster.node(3).send(start.clone());
+    cluster.run(SECOND);
+    assert!(!cluster.node(3).replies.contains_key(&first), "nobody else holds it");
+    cluster.kill(3);
+    cluster.revive(3);
+    let again = cluster.node(3).send(start);
+    cluster.run(SECOND);
+    assert!(!cluster.node(3).replies.contains_key(&again), "still nobody else holds it");
+    cluster.heal();
+    cluster.run(SECOND);
+    let reply = cluster.node(3).replies.get(&again);
+    assert!(matches!(reply, Some(Reply::Started { new: false, .. })), "{reply:?}");
 }

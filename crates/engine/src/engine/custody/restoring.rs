@@ -147,7 +147,8 @@ impl Engine {
         };
         let (me, times) = (self.options.node, &self.options.times);
         let beginning = Some(begin.digest()).filter(|_| state.is_empty());
-        let holding = Holding::new(me, begin.terms, begin.salt, times, beginning);
+        let mut holding = Holding::new(me, begin.terms, begin.salt, times, beginning);
+        holding.unaware = holding.terms.members.others(me).collect();
         let entry = Entry {
             name: begin.name.map(String::into_boxed_str),
             weight: state.len(),
