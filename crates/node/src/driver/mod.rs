@@ -122,6 +122,8 @@ pub(crate) struct Driver {
     /// What the round under way sends, by the node it goes to, oldest first.
     outgoing: BTreeMap<NodeId, Vec<Bytes>>,
     durable: Position,
+    /// What the journal was told that this driver knows to be durable.
+    noted: Position,
     /// The newest record that somebody waits for, and the newest that was hastened.
     awaited: Position,
     hastened: Position,
@@ -178,7 +180,11 @@ impl Driver {
             self.step(Input::SnapshotWanted { max });
         }
         self.post();
-        self.flush()
+        self.flush()?;
+        if std::mem::replace(&mut self.noted, self.durable) < self.durable {
+            self.journal.note(self.durable.0);
+        }
+        Ok(())
     }
 
     /// How long the inbox may keep the driver waiting.

@@ -163,6 +163,7 @@ pub(crate) fn start(
         durable: Position(durable),
         awaited: Position(durable),
         hastened: Position(durable),
+        noted: Position(durable),
         alarm: None,
         full: false,
         stopping: false,

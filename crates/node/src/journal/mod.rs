@@ -141,6 +141,12 @@ impl Journal {
         self.queue.append(records, haste)
     }
 
+    /// Whoever appends has taken note of what is durable, and appended what follows from that: the next sync
+    /// need not wait for it.
+    pub fn note(&self, durable: u64) {
+        self.queue.note(durable);
+    }
+
     /// Has written at once what was appended: now somebody waits for it.
     pub fn hasten(&self) {
         self.queue.hasten();

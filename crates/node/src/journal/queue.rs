@@ -7,8 +7,9 @@
 //! sync; but not for long.
 //!
 //! When a sync is over and others wait for the next one already, those that were just stored are about to
-//! bring their next records. Without a moment's patience two groups would form that wait for each other's
-//! syncs, each half as large as it could be.
+//! bring their next records: until whoever appends has taken note of the sync, they are waited for, but not
+//! for long. Otherwise two groups would form that wait for each other's syncs, each half as large as it could
+//! be.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,7 +66,9 @@ struct State {
     pending_since: Option<Instant>,
     writing_since: Option<Instant>,
     syncs: u64,
-    /// Whether the writer waits for the next records to come.
+    /// Up to where whoever appends has taken note that records are durable.
+    noted: u64,
+    /// Whether the writer waits for that to be all there is.
     expecting: bool,
 }
 
@@ -94,12 +97,17 @@ impl State {
     }
 
     /// For how long the writer, back from a sync that took so long, waits for those that it let go on: not
-    /// at all if nobody waits for the next sync.
+    /// at all if nobody waits for the next sync, or if they had the time to bring what they have.
     fn waits_for_company(&self, sync: Duration) -> Duration {
-        match self.awaited && !self.closing {
+        match self.awaited && !self.closing && self.noted < self.durable {
             true => (sync / COMPANY_PART).min(COMPANY_MAX),
             false => Duration::ZERO,
         }
+    }
+
+    /// Whether the writer waits for nobody any more.
+    const fn is_company_complete(&self) -> bool {
+        self.expecting && self.durable <= self.noted
     }
 
     /// For how long what is pending may linger.
@@ -124,6 +132,7 @@ impl Queue {
             pending_since: None,
             writing_since: None,
             syncs: 0,
+            noted: next - 1,
             expecting: false,
         };
         Self {
@@ -175,11 +184,20 @@ impl Queue {
         if was_empty {
             state.pending_since = Some(Instant::now());
         }
-        let is_expected = std::mem::take(&mut state.expecting);
-        if was_empty || is_expected || (lingered && !state.may_linger()) {
+        if was_empty || state.is_company_complete() || (lingered && !state.may_linger()) {
             self.filled.ring(state);
         }
         Ok(last)
+    }
+
+    /// Whoever appends has taken note of what is durable: it has brought what follows from that, or is about
+    /// to.
+    pub(super) fn note(&self, durable: u64) {
+        let mut state = self.lock();
+        state.noted = durable.max(state.noted);
+        if state.is_company_complete() {
+            self.filled.ring(state);
+        }
     }
 
     /// Somebody waits for what was appended before.
@@ -254,7 +272,7 @@ impl Queue {
         let company = state.waits_for_company(sync);
         if !company.is_zero() {
             state.expecting = true;
-            let is_alone = |state: &mut State| state.expecting && !state.closing;
+            let is_alone = |state: &mut State| state.noted < state.durable && !state.closing;
             state = self.filled.wait_while(state, Some(company), is_alone);
             state.expecting = false;
         }
@@ -358,28 +376,55 @@ mod tests {
         assert_eq!(lingers(&queue, Duration::ZERO), Duration::ZERO);
     }
 
-    #[test]
-    fn a_sync_waits_for_those_that_the_last_one_let_go_on_if_others_wait_for_it_already() {
+    /// A queue of which the first record is durable, and a later one awaited.
+    fn stored_once() -> Queue {
         let queue = queue();
-        let (short, long) = (COMPANY_MAX, COMPANY_MAX * 100);
-        let company = |sync| queue.lock().waits_for_company(sync);
-        assert_eq!(company(long), Duration::ZERO, "there is nothing to write");
-        queue.append(&[b"a"], Haste::Lingering).unwrap();
-        assert_eq!(company(long), Duration::ZERO, "nobody waits");
+        queue.append(&[b"a"], Haste::Awaited).unwrap();
+        assert!(take(&queue).is_some());
         queue.append(&[b"b"], Haste::Awaited).unwrap();
-        assert_eq!(company(short), short / COMPANY_PART);
-        assert_eq!(company(long), COMPANY_MAX);
-        queue.close();
-        assert_eq!(company(long), Duration::ZERO, "nobody else comes");
+        queue.publish(1);
+        queue
+    }
+
+    fn company(queue: &Queue, sync: Duration) -> Duration {
+        queue.lock().waits_for_company(sync)
     }
 
     #[test]
-    fn the_next_records_are_all_that_is_waited_for() {
-        let queue = queue();
-        queue.append(&[b"a"], Haste::Awaited).unwrap();
+    fn a_sync_waits_for_those_that_the_last_one_let_go_on_if_others_wait_for_it_already() {
+        let queue = stored_once();
+        assert_eq!(company(&queue, COMPANY_MAX), COMPANY_MAX / COMPANY_PART);
+        assert_eq!(company(&queue, COMPANY_MAX * 100), COMPANY_MAX);
+        queue.note(1);
+        assert_eq!(
+            company(&queue, COMPANY_MAX),
+            Duration::ZERO,
+            "they have brought what they have"
+        );
+    }
+
+    #[test]
+    fn a_sync_that_nobody_waits_for_waits_for_nobody() {
+        let lingering = queue();
+        lingering.append(&[b"a"], Haste::Awaited).unwrap();
+        assert!(take(&lingering).is_some());
+        lingering.append(&[b"b"], Haste::Lingering).unwrap();
+        lingering.publish(1);
+        let closing = stored_once();
+        closing.close();
+        for queue in [lingering, closing] {
+            assert_eq!(company(&queue, COMPANY_MAX), Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn records_of_those_who_have_not_noted_the_last_sync_are_not_all_that_is_waited_for() {
+        let queue = stored_once();
         queue.lock().expecting = true;
-        queue.append(&[b"b"], Haste::Lingering).unwrap();
-        assert!(!queue.lock().expecting);
+        queue.append(&[b"c"], Haste::Awaited).unwrap();
+        assert!(!queue.lock().is_company_complete());
+        queue.note(1);
+        assert!(queue.lock().is_company_complete());
     }
 
     #[test]
