@@ -246,6 +246,11 @@ impl Replica {
         if self.reaches_majority() {
             self.told = self.reminded;
             self.reminded = self.standing.head.lineage.number();
+            if self.is_over_budget() {
+                // Nor does it ever acknowledge this line, and a primary that pauses until a majority has
+                // done so would pause for ever.
+                self.wanted = self.wanted.max(Some(self.reminded));
+            }
             self.propose_wanted(out);
             self.seek_end(out);
         }

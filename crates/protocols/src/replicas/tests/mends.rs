@@ -394,3 +394,26 @@ fn who_runs_alone_does_not_go_on_with_a_line_that_cannot_count() {
     assert_eq!(again.leads(), None);
     assert!(matches!(said_to(&outputs, 2)[..], [Message::RecoveryRequest { .. }]));
 }
+
+/// A primary that pauses until a majority follows, while those whom it reaches keep a line that they proposed:
+/// neither would ever end. Seen as seeds 5162980 and 5217804. A decision ends both; without a majority to make
+/// it, nothing is proposed.
+#[test]
+fn a_primary_that_pauses_for_ever_has_its_line_decided_on() {
+    let proposes = |outputs: &[Output]| {
+        outputs.iter().any(|output| matches!(output, Output::Propose { instance: 0, .. }))
+    };
+    for lost in [false, true] {
+        let mut primary = begun(super::super::Setup { budget: Some(0.0), ..setup(2, 2, 1) });
+        advance(&mut primary, 0, vec![intended(effect(2, 1, 1), "a", false)]);
+        advance(&mut primary, 1, vec![done(effect(2, 1, 1))]);
+        assert!(primary.is_over_budget());
+        if lost {
+            lose(&mut primary, 1);
+        }
+        let rounds = [Timer::AnswersOverdue; 3].map(|timer| fire(&mut primary, timer));
+        assert!(!proposes(&rounds[0]), "everyone has time to follow");
+        let proposed = rounds.iter().filter(|outputs| proposes(outputs)).count();
+        assert_eq!(proposed, usize::from(!lost), "once, if a majority can be reached");
+    }
+}
