@@ -465,6 +465,29 @@ fn whoever_does_not_say_whether_it_knows_an_execution_is_asked_again_and_not_wai
     assert!(begun.is_some(), "a cut keeps nobody from starting");
 }
 
+/// Seen as seed 5213970: a node that had stood still for long took it from answers of before that nobody knows an
+/// execution which others had run meanwhile.
+#[test]
+fn whoever_hears_late_that_others_do_not_know_an_execution_asks_again() {
+    let flow = flow();
+    let (wanted, _, _, after) = moved_by_a_joiner(&flow);
+    let mut nodes = defined(1..=4, &flow);
+    let caller = nodes.send(after, ask(wanted));
+    for (from, to, message) in std::mem::take(&mut nodes.sent) {
+        nodes.step(to, Input::Received { from, message });
+    }
+    let answers = std::mem::take(&mut nodes.sent);
+    assert!(!answers.is_empty());
+    nodes.now = nodes.now.after(EngineOptions::new(after).times.patience);
+    for (from, to, message) in answers {
+        nodes.step(to, Input::Received { from, message });
+    }
+    assert!(!nodes.replies.contains_key(&(after, caller)), "that was so, and need not be so now");
+    nodes.tick();
+    nodes.deliver();
+    assert!(matches!(nodes.replies[&(after, caller)], Reply::Started { new: true, .. }));
+}
+
 /// Node 1 joins after an execution was begun, of which one of its holders has not heard because it is cut
 /// off. That one is asked for it again, begins it on the terms that are right now, and is let in again.
 /// Gives that node, and who holds the execution.

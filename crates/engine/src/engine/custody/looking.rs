@@ -121,13 +121,20 @@ impl Engine {
         step.order(Some(self.position), Action::Send { to: from, message });
     }
 
-    /// Another node does not know an execution.
-    pub(super) fn hear_unknown(&mut self, from: NodeId, id: ExecutionId) {
-        if let Some(search) = self.looking.by_execution.get_mut(&id) {
-            search.silent.remove(&from);
-            if search.silent.is_empty() {
-                self.start_after_all(id);
-            }
+    /// Another node does not know an execution. Whoever hears that late, because it stood still itself, has
+    /// heard how things were: it asks again.
+    pub(super) fn hear_unknown(&mut self, now: Time, from: NodeId, id: ExecutionId) {
+        let search = self.looking.by_execution.get(&id);
+        if search.is_some_and(|search| now < search.due) {
+            self.hear_answer(from, id);
+        }
+    }
+
+    fn hear_answer(&mut self, from: NodeId, id: ExecutionId) {
+        let Some(search) = self.looking.by_execution.get_mut(&id) else { return };
+        search.silent.remove(&from);
+        if search.silent.is_empty() {
+            self.start_after_all(id);
         }
     }
 
@@ -147,7 +154,7 @@ impl Engine {
         };
         if search.wishes.iter().any(is_same) {
             search.known = true;
-            return self.hear_unknown(from, id);
+            return self.hear_answer(from, id);
         }
         let Some(search) = self.looking.remove(id) else { return };
         let me = self.options.node;

@@ -201,7 +201,7 @@ impl Engine {
     /// A peer does not know an execution that it is a replica of: it is told again. If everyone
     /// else has forgotten it, it is as good as forgotten here.
     fn meet_unknowing(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) {
-        self.hear_unknown(from, id);
+        self.hear_unknown(step.now, from, id);
         let Some(holding) = self.holding(id) else { return };
         if holding.terms.members.contains(from) {
             self.send_begin(step, from, id);
