@@ -88,6 +88,17 @@ fn a_proposal_that_is_lost_is_made_again() {
     assert!((1..=3).all(|node| has_ended(&mut cluster, node)), "by then a majority has the end");
 }
 
+/// It is shown as running until its end is decided on; whoever cancels it twice is told what it waits for.
+#[test]
+fn whoever_cancels_what_has_ended_undecided_hears_what_it_waits_for() {
+    let mut cluster = one_call();
+    cluster.cut(3, &[1, 2]);
+    assert_eq!(cluster.node(3).ask(Ask::Cancel(Which::Id(id(1)))), Reply::Done);
+    let again = cluster.node(3).ask(Ask::Cancel(Which::Id(id(1))));
+    let Reply::Refused(Refusal::NotPossible(reason)) = again else { panic!("{again:?}") };
+    assert!(reason.contains("still have to agree on"), "{reason}");
+}
+
 /// Whoever does not know of the end may still have something to undo: until then nobody goes on from it.
 #[test]
 fn what_is_over_is_not_changed_before_all_know_of_it_and_that_is_said() {

@@ -194,6 +194,12 @@ impl Engine {
     fn not_possible(&self, id: ExecutionId, wish: &str) -> Refusal {
         let entry = self.roster.get(id);
         let condition = entry.map_or("gone", |entry| entry.condition.word());
+        if entry.is_some_and(Entry::is_being_decided) {
+            return Refusal::NotPossible(format!(
+                "execution {id} has come to an end that the nodes which hold it still have to agree on: it \
+                 can {wish}"
+            ));
+        }
         if entry.is_some_and(|entry| entry.condition.is_end() && entry.custody.is_some()) {
             return Refusal::NotPossible(format!(
                 "execution {id} is {condition}: it can {wish} as long as {HELD_TOGETHER}"

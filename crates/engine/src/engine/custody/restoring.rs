@@ -275,6 +275,12 @@ impl Entry {
         matches!(&self.custody, Some(Custody::Replica(holding)) if !holding.concluded)
     }
 
+    /// Whether it has come to an end that those who hold it have not decided on yet.
+    pub(in crate::engine) fn is_being_decided(&self) -> bool {
+        let Some(Custody::Replica(holding)) = &self.custody else { return false };
+        holding.replica.standing().ended && !holding.concluded
+    }
+
     /// Who holds it, if several nodes do.
     pub(in crate::engine) fn holders(&self) -> Option<Holders> {
         let Some(Custody::Replica(holding)) = &self.custody else { return None };
