@@ -8,6 +8,7 @@
 //! the same path with another method, or the name behind `undo`.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use outlast_expressions::{Value, value};
 use outlast_lineage::{EffectId, ExecutionId, NodeId, OperationKey, Time};
@@ -61,6 +62,8 @@ pub struct Services {
     pub visits: u64,
     keys: BTreeMap<Key, Known>,
     failures: BTreeMap<(ExecutionId, u32), usize>,
+    /// Calls that have not reached their services yet, by what they are to do.
+    under_way: BTreeMap<(ExecutionId, EffectId), usize>,
 }
 
 impl Services {
@@ -72,7 +75,18 @@ impl Services {
             visits: 0,
             keys: BTreeMap::new(),
             failures: BTreeMap::new(),
+            under_way: BTreeMap::new(),
         }
+    }
+
+    /// A call sets out for its service.
+    pub(crate) fn sets_out(&mut self, execution: ExecutionId, effect: EffectId) {
+        *self.under_way.entry((execution, effect)).or_default() += 1;
+    }
+
+    /// Whether a call is on its way that would have this effect.
+    pub(crate) fn is_under_way(&self, execution: ExecutionId, effect: EffectId) -> bool {
+        self.under_way.contains_key(&(execution, effect))
     }
 
     /// Does what is asked, unless it is to fail, and answers.
@@ -85,6 +99,7 @@ impl Services {
         fails: bool,
     ) -> Visited {
         self.visits += 1;
+        self.has_arrived(execution, request.effect);
         let key = match &request.own_key {
             Some(text) => Key::Own(text.clone()),
             None => Key::Derived(request.key),
@@ -109,6 +124,15 @@ impl Services {
         }
         self.keys.insert(key, known);
         Visited { finding: finding.or(visited.finding), ..visited }
+    }
+
+    fn has_arrived(&mut self, execution: ExecutionId, effect: EffectId) {
+        if let Entry::Occupied(mut calls) = self.under_way.entry((execution, effect)) {
+            *calls.get_mut() -= 1;
+            if *calls.get() == 0 {
+                calls.remove();
+            }
+        }
     }
 
     /// What is known of a key that comes for the first time.

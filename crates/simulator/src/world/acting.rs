@@ -62,6 +62,7 @@ impl World {
                     line: engine.line_at(execution).filter(|_| request.undo).cloned(),
                     intended: engine.intent_at(execution, request.effect),
                 });
+                self.services.sets_out(of, request.effect);
                 let call = Call { place, life, node, execution, of, ticket, request, made_on };
                 let at = self.drawn(self.service).after(self.work_on(&call.request));
                 self.agenda.note(at, Occurrence::Reached(Box::new(call)));

@@ -140,15 +140,19 @@ impl World {
         }
     }
 
-    /// A person removes a node at any that is up; the others hear of it.
+    /// A person removes a node at any that is up, and again if that one died before it wrote it down; the
+    /// others hear of it.
     fn remove(&mut self, node: NodeId) {
-        let Some(place) = self.any_place() else {
-            let at = self.soon(500_000, 1_000_000);
-            return self.agenda.note(at, Occurrence::Fence(node));
-        };
-        self.members.remove(&node);
+        if self.machines.iter().any(|machine| machine.removed.contains(&node)) {
+            return;
+        }
+        let at = self.soon(500_000, 1_000_000);
+        self.agenda.note(at, Occurrence::Fence(node));
+        let Some(place) = self.any_place() else { return };
         self.say(Some(place), format_args!("is told that node {} is gone for good", node.0));
-        self.saw(Situation::Fenced);
+        if self.members.remove(&node) {
+            self.saw(Situation::Fenced);
+        }
         self.tell(place, Input::Asked { caller: Caller(PEOPLE), ask: Ask::Remove(node) });
     }
 
@@ -184,6 +188,21 @@ mod tests {
         joined.machines[1].is_member = true;
         joined.found_anew(NodeId(1), NodeId(3));
         assert_eq!(joined.founder, NodeId(1), "the other can let it in");
+    }
+
+    #[test]
+    fn a_node_is_removed_again_until_somebody_has_written_that_down() {
+        let options = WorldOptions { nodes: 2, gossip: true, ..WorldOptions::default() };
+        let mut world = World::new(options, Plan::default());
+        let mut plans_to_ask = |has_written: bool| {
+            while world.agenda.next().is_some() {}
+            world.machines[0].removed.clear();
+            world.machines[0].removed.extend(has_written.then_some(NodeId(9)));
+            world.fence(NodeId(9));
+            world.agenda.next_time().is_some()
+        };
+        assert!(plans_to_ask(false));
+        assert!(!plans_to_ask(true));
     }
 
     #[test]

@@ -28,9 +28,13 @@ impl World {
         }
     }
 
-    /// Someone hears what waits at a node, and says what became of it.
+    /// Someone hears what waits at a node, and says what became of it; of a call that is still on its way
+    /// to its service nobody can say that yet.
     pub(super) fn people_hear(&mut self, place: usize, items: Vec<ParkedItem>) {
         for item in items {
+            if self.services.is_under_way(item.execution, item.effect) {
+                continue;
+            }
             let filter = ParkedFilter {
                 which: Some(Which::Id(item.execution)),
                 effect: Some(item.effect),
