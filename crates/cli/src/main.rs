@@ -22,7 +22,7 @@ use mimalloc::MiMalloc;
 use exit::Exit;
 
 /// Steps make and drop thousands of small values, many of which outlive the step: with the C library's
-/// allocator that is a quarter of the time of a busy node.
+/// allocator that is a quarter of the time of a busy node. Huge pages would cost a third more memory.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
