@@ -488,6 +488,23 @@ fn whoever_hears_late_that_others_do_not_know_an_execution_asks_again() {
     assert!(matches!(nodes.replies[&(after, caller)], Reply::Started { new: true, .. }));
 }
 
+/// Seen as seed 8011991: a start waited for a full disk, and when there was room it went by what others had said before.
+#[test]
+fn a_start_that_had_to_wait_for_its_disk_asks_the_others_again() {
+    let flow = flow();
+    let (wanted, _, _, after) = moved_by_a_joiner(&flow);
+    let mut nodes = defined(1..=4, &flow);
+    nodes.send(after, ask(wanted.clone()));
+    nodes.step(after, Input::StorageFull);
+    nodes.deliver();
+    assert_eq!(nodes.holders_here(after, wanted.id), None, "there is no room to write it down");
+    nodes.now = nodes.now.after(EngineOptions::new(after).times.patience);
+    nodes.step(after, Input::StorageFreed);
+    assert_eq!(nodes.holders_here(after, wanted.id), None, "others may have begun it meanwhile");
+    nodes.deliver();
+    assert!(nodes.holders_here(after, wanted.id).is_some());
+}
+
 /// Node 1 joins after an execution was begun, of which one of its holders has not heard because it is cut
 /// off. That one is asked for it again, begins it on the terms that are right now, and is let in again.
 /// Gives that node, and who holds the execution.

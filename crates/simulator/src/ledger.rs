@@ -1,6 +1,6 @@
 //! What was done to the outside: every act, and which act undid which.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_lineage::{EffectId, ExecutionId, Lineage, NodeId, OperationKey, Point, Time};
 
@@ -64,6 +64,8 @@ pub struct Ledger {
     by_execution: BTreeMap<ExecutionId, Vec<usize>>,
     /// Acts whose answers are on the disks of those who asked, by key and execution.
     settled: BTreeMap<(OperationKey, ExecutionId), usize>,
+    /// Nodes that lost their disks.
+    orphaned: BTreeSet<NodeId>,
     /// How often a key was acted on.
     counts: BTreeMap<(OperationKey, ExecutionId), u32>,
     /// How many undos there were of which nobody can tell what they undid.
@@ -158,6 +160,7 @@ impl Ledger {
 
     /// A node lost its disk: perhaps nobody knows what it did.
     pub(crate) fn orphan(&mut self, node: NodeId) {
+        self.orphaned.insert(node);
         for act in self.acts.iter_mut().filter(|act| act.node == node) {
             act.is_orphan = true;
         }
@@ -175,6 +178,9 @@ impl Ledger {
         undoes: Option<OperationKey>,
     ) -> (usize, Option<String>) {
         let place = self.acts.len();
+        // A call may have been on its way when the disk was lost that knew of it.
+        let is_orphan = self.orphaned.contains(&act.node);
+        let act = Act { is_orphan, ..act };
         let (undo, execution) = (act.undo, act.execution);
         *self.counts.entry((act.key, execution)).or_default() += 1;
         self.acts.push(act);

@@ -39,6 +39,8 @@ pub(in crate::engine) struct Looking {
 #[derive(Debug)]
 struct Search {
     wishes: Vec<Wish>,
+    /// Who was asked.
+    asked: BTreeSet<NodeId>,
     /// Who has not answered.
     silent: BTreeSet<NodeId>,
     /// Whether someone holds it, on the terms that this node was told.
@@ -83,13 +85,16 @@ impl Engine {
         wish: Wish,
     ) -> Option<(Wish, bool)> {
         if let Some(search) = self.looking.by_execution.get_mut(&execution) {
-            if search.silent.is_empty() {
-                let known = search.known;
-                self.looking.remove(execution);
+            if !search.silent.is_empty() {
+                search.wishes.push(wish);
+                return None;
+            }
+            let (known, is_old) = (search.known, search.due <= step.now);
+            self.looking.remove(execution);
+            // A full disk may have kept the wish waiting: what others said then need not be so now.
+            if !is_old {
                 return Some((wish, known));
             }
-            search.wishes.push(wish);
-            return None;
         }
         let me = self.options.node;
         let near = |node: &NodeId| *node != me && !self.peers.is_lost(*node);
@@ -100,7 +105,8 @@ impl Engine {
             return Some((wish, known));
         }
         let due = step.now.after(self.options.times.patience);
-        let search = Search { wishes: vec![wish], silent, known: false, questions: 1, due };
+        let asked = silent.clone();
+        let search = Search { wishes: vec![wish], asked, silent, known: false, questions: 1, due };
         ask_all(step, execution, &search.silent);
         self.looking.insert(execution, search);
         None
@@ -174,6 +180,11 @@ impl Engine {
             if search.silent.is_empty() {
                 // Whoever was to start it could not.
                 continue;
+            }
+            // Whoever comes to it so late stood still, or its disk was full: all may have changed meanwhile.
+            if search.due.after(self.options.times.patience) <= step.now {
+                search.silent.clone_from(&search.asked);
+                search.questions = 0;
             }
             search.silent.retain(|node| !self.peers.is_lost(*node));
             if search.questions == QUESTIONS {
