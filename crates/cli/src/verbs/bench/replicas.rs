@@ -2,8 +2,9 @@
 //! of one machine, beside a node alone.
 //!
 //! Every node is a process with a journal of its own, sync on, and they talk over mutual TLS. The
-//! clients are spread over the nodes in the order of their ids, and a node leads what its clients
-//! start. A node alone is measured right before, in the same directory, with as many clients.
+//! clients are spread over the nodes in the order of their ids, or over the first few of them, and a
+//! node leads what its clients start. A node alone is measured right before, in the same directory, with
+//! as many clients.
 
 use std::time::Duration;
 
@@ -27,6 +28,14 @@ pub(super) struct Arguments {
     /// Which ways to survive, besides none
     #[arg(long, value_delimiter = ',', default_value = "partition-tolerant,passive")]
     survival: Vec<String>,
+    /// How many of the three nodes clients turn to: a node leads what its own clients start
+    #[arg(long, default_value_t = REPLICAS, value_parser = asked)]
+    asked: usize,
+}
+
+fn asked(text: &str) -> Result<usize, String> {
+    let asked = text.parse().ok().filter(|asked| (1..=REPLICAS).contains(asked));
+    asked.ok_or_else(|| format!("a number from 1 to {REPLICAS}"))
 }
 
 /// The figures of one way to survive at one concurrency.
@@ -54,14 +63,15 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut table = Table::new(load, &headings(), line);
     for concurrency in &load.concurrency {
         let folder = |what: &str| scratch.join(&format!("{what}-{concurrency}"));
+        let clients = (*concurrency, arguments.asked);
         let mut alone = [Member::alone(folder("none"))?];
-        let solo = measured(load, &mut alone, *concurrency, None)?;
+        let solo = measured(load, &mut alone, (*concurrency, 1), None)?;
         drop(alone);
         let solo_steps = solo.throughput.steps_per_second;
         table.add(solo);
         for survival in &arguments.survival {
             let mut members = members::cluster(&folder(survival), REPLICAS, |_| Vec::new())?;
-            let mut figures = measured(load, &mut members, *concurrency, Some(survival))?;
+            let mut figures = measured(load, &mut members, clients, Some(survival))?;
             figures.to_solo = Some(figures.throughput.steps_per_second / solo_steps);
             table.add(figures);
         }
@@ -70,20 +80,24 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Completed)
 }
 
-/// Measures new nodes in one way.
+/// Measures new nodes in one way, with so many clients at so many of them.
 fn measured(
     load: &Load,
     members: &mut [Member],
-    concurrency: usize,
+    (concurrency, asked): (usize, usize),
     survival: Option<&str>,
 ) -> anyhow::Result<Figures> {
     let text = document(load.steps);
     for member in &mut *members {
         let () = member.ask(&Order::Define(text.clone()))?;
     }
-    drive(members, concurrency, WARMING, survival)?;
+    let clients = |index| match index < asked {
+        true => (concurrency + asked - 1 - index) / asked,
+        false => 0,
+    };
+    drive(members, clients, WARMING, survival)?;
     let before = accounts(members)?;
-    let driven = drive(members, concurrency, load.duration(), survival)?;
+    let driven = drive(members, clients, load.duration(), survival)?;
     let after = accounts(members)?;
     let spent: Vec<Account> =
         after.iter().zip(&before).map(|(after, before)| after.since(before)).collect();
@@ -91,16 +105,15 @@ fn measured(
     Ok(figures(survival, throughput, &spent))
 }
 
-/// Lets clients at all nodes run workflows, spread evenly, at the same time.
+/// Lets clients run workflows, so many at each node, all at the same time.
 fn drive(
     members: &mut [Member],
-    concurrency: usize,
+    clients: impl Fn(usize) -> usize,
     duration: Duration,
     survival: Option<&str>,
 ) -> anyhow::Result<Driven> {
-    let count = members.len();
     for (index, member) in members.iter_mut().enumerate() {
-        let clients = (concurrency + count - 1 - index) / count;
+        let clients = clients(index);
         let survival = survival.map(|way| format!("{way}:{REPLICAS}"));
         member.tell(&Order::Drive(Drive { clients, duration, survival }))?;
     }
