@@ -231,7 +231,18 @@ impl FromStr for Survival {
         }
         let block = value::object(block);
         check(&block).map_err(|reason| format!("{text}: {reason}"))?;
-        Ok(Self::of_block(&block))
+        let survival = Self::of_block(&block);
+        let has = |key: &str| value::get(&block, key).is_some();
+        // Whoever gives a number that nobody looks at means something else.
+        match survival.strategy {
+            Strategy::None if has("replicas") => {
+                Err(format!("{text}: one node alone holds it; leave the numbers out"))
+            }
+            Strategy::Passive | Strategy::Active if has("voteThreshold") => {
+                Err(format!("{text}: votes are for partition-tolerant; leave them out"))
+            }
+            _ => Ok(survival),
+        }
     }
 }
 
@@ -294,6 +305,10 @@ mod tests {
             ["", "ring", "passive:0", "passive:x", "active:3:1:1", "active:3:3", "active:65"]
         {
             assert!(wrong.parse::<Survival>().is_err(), "{wrong}");
+        }
+        for unread in ["none:3", "passive:3:1", "passive:3:2", "active:3:1"] {
+            let reason = unread.parse::<Survival>().unwrap_err();
+            assert!(reason.contains("out"), "{unread}: {reason}");
         }
     }
 

@@ -208,6 +208,9 @@ impl FaultKind {
             }
             kinds.extend(named);
         }
+        if text.contains(',') && text.split(',').any(|word| word.trim() == "none") {
+            return Err(format!("`{text}`: `none` stands alone"));
+        }
         kinds.sort_unstable();
         kinds.dedup();
         Ok(kinds)

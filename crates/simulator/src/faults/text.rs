@@ -105,6 +105,7 @@ mod tests {
         let kinds = FaultKind::parse_list("partition,crash").unwrap();
         assert_eq!(kinds, [Crash, Split, OneWay, Bridge, Flap, Isolate]);
         assert_eq!(FaultKind::parse_list("none").unwrap(), []);
+        assert!(FaultKind::parse_list("none,crash").unwrap_err().contains("stands alone"));
         assert_eq!(FaultKind::parse_list("all").unwrap(), FaultKind::ALL);
     }
 }

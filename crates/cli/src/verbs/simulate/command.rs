@@ -3,7 +3,7 @@
 use outlast_engine::Strategy;
 use outlast_simulator::Scenario;
 
-use super::Arguments;
+use super::{Arguments, fitting};
 
 /// The command that runs exactly this world.
 pub(super) fn that_replays(arguments: &Arguments, scenario: &Scenario) -> String {
@@ -18,12 +18,16 @@ pub(super) fn that_replays(arguments: &Arguments, scenario: &Scenario) -> String
     words.push(format!("--executions {}", scenario.delays.len()));
     words.push(format!("--gossip {}", scenario.options.gossip));
     words.push(format!("--strategy {}", word(survival.strategy)));
-    if survival.is_replicated() {
-        words.push(format!("--replicas {} --votes {}", survival.replicas, survival.votes));
-        words.push(format!("--acknowledge {}", survival.acknowledge.word()));
-        let budget = survival.budget.map_or_else(|| "none".to_owned(), |cost| cost.to_string());
-        words.push(format!("--budget {budget}"));
-    }
+    let budget = survival.budget.map_or_else(|| "none".to_owned(), |cost| cost.to_string());
+    let read = fitting::flags_of(survival.strategy);
+    let all = [
+        ("--replicas", survival.replicas.to_string()),
+        ("--votes", survival.votes.to_string()),
+        ("--acknowledge", survival.acknowledge.word().to_owned()),
+        ("--budget", budget),
+    ];
+    let all = all.into_iter().filter(|(flag, _)| read.contains(flag));
+    words.extend(all.map(|(flag, value)| format!("{flag} {value}")));
     // What may go wrong also says how rough the network is when nothing does.
     words.extend(arguments.faults.iter().map(|faults| format!("--faults {}", quoted(faults))));
     if scenario.options.faults.is_empty() {
@@ -43,7 +47,8 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-const fn word(strategy: Strategy) -> &'static str {
+/// A strategy as `--strategy` takes it.
+pub(super) const fn word(strategy: Strategy) -> &'static str {
     match strategy {
         Strategy::None => "none",
         Strategy::Passive => "passive",
@@ -72,5 +77,19 @@ mod tests {
         let command = that_replays(&Line::parse_from(words).arguments, &scenario);
         assert!(command.starts_with(r#"outlast simulate 'a flow.yaml' --input '{"it'\''s": 1}'"#));
         assert!(command.ends_with("--fault 'crash@1+2:1' --trace"), "{command}");
+    }
+
+    #[test]
+    fn names_only_flags_that_are_taken_and_the_same_world_comes_of_them() {
+        let flows = Workload::built_in();
+        for seed in 0..100 {
+            let scenario = Scenario::draw(seed, &Wanted::default(), &flows);
+            let command = that_replays(&Line::parse_from(["simulate"]).arguments, &scenario);
+            let words = command.replace('\'', "");
+            let arguments = Line::parse_from(words.split(' ').skip(1)).arguments;
+            let wanted = super::super::wanted(&arguments).expect(&command);
+            let again = Scenario::draw(seed, &wanted, &flows);
+            assert_eq!(again.survival, scenario.survival, "{command}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! the same again. `docs/simulator.md` says what can go wrong and what must hold.
 
 mod command;
+mod fitting;
 mod replay;
 mod report;
 
@@ -66,7 +67,8 @@ pub(crate) struct Arguments {
     /// How many replicas, of a world with fewer nodes all of them [default: drawn]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
     replicas: Option<u16>,
-    /// How many votes make a primary, at most a majority [default: drawn]
+    /// How many votes make a primary of a partition-tolerant execution, at most a majority [default:
+    /// drawn]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=33))]
     votes: Option<u16>,
     /// What must be known where before a call leaves, where a primary is elected: none or majority
@@ -90,7 +92,7 @@ pub(crate) struct Arguments {
     record: Option<PathBuf>,
     /// Step through a world that was written down, one event at a time; in a pipe, print everything that
     /// occurs. Ends with code 1 if an engine is given or wants anything else than was recorded
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["flow", "record", "fault", "faults"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = DRAWN)]
     replay: Option<PathBuf>,
     #[command(flatten)]
     shown: replay::Shown,
@@ -98,6 +100,26 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
 }
+
+/// What says which worlds are run; a recording says so itself.
+const DRAWN: [&str; 16] = [
+    "flow",
+    "definitions",
+    "input",
+    "nodes",
+    "seed",
+    "runs",
+    "faults",
+    "fault",
+    "strategy",
+    "replicas",
+    "votes",
+    "acknowledge",
+    "budget",
+    "gossip",
+    "executions",
+    "record",
+];
 
 /// Runs worlds until one breaks a sentence, or all are done.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -115,12 +137,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     let recording = arguments.record.as_deref().map(Output::open).transpose()?;
     let bar = bar(arguments);
-    let mut tally = Tally::default();
+    let mut tally = Tally::new(arguments.trace);
     let began = Instant::now();
     let mut last = None;
     for seed in arguments.seed..=arguments.seed.saturating_add(arguments.runs - 1) {
         let mut scenario = swarm.scenario(seed);
-        check_places(arguments, &scenario)?;
+        fitting::check_places(arguments, &scenario)?;
         scenario.options.trace = arguments.trace;
         let verdict = swarm.run(&scenario);
         bar.inc(1);
@@ -182,7 +204,7 @@ fn given(arguments: &Arguments) -> anyhow::Result<Value> {
 
 fn wanted(arguments: &Arguments) -> anyhow::Result<Wanted> {
     let kinds = arguments.faults.as_deref().map(FaultKind::parse_list).transpose();
-    check_numbers(arguments)?;
+    fitting::check_flags(arguments)?;
     Ok(Wanted {
         nodes: arguments.nodes.map(usize::from),
         strategy: arguments.strategy,
@@ -195,41 +217,6 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Wanted> {
         gossip: arguments.gossip,
         executions: arguments.executions.map(usize::from),
     })
-}
-
-/// Refuses numbers that do not go together: a world with others would not be the one that was meant.
-fn check_numbers(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { nodes, replicas, votes, .. } = *arguments;
-    if let (Some(nodes), Some(replicas)) = (nodes, replicas)
-        && u16::from(nodes) < replicas
-    {
-        return Err(Failure::usage(format!("--replicas {replicas}: there are {nodes} nodes")));
-    }
-    if let (Some(replicas), Some(votes)) = (replicas, votes)
-        && replicas / 2 + 1 < votes
-    {
-        let most = replicas / 2 + 1;
-        let reason = format!("of {replicas} replicas {most} are a majority");
-        return Err(Failure::usage(format!("--votes {votes}: {reason}")));
-    }
-    Ok(())
-}
-
-/// Refuses a fault of a node that is not there: it would pass for one that did no harm.
-fn check_places(arguments: &Arguments, scenario: &Scenario) -> Result<(), Failure> {
-    let (nodes, faults) = (scenario.options.nodes, &scenario.options.faults);
-    let last = |fault: &Fault| {
-        let named = (u64::BITS - fault.nodes.leading_zeros()) as usize;
-        let bridge = usize::try_from(fault.amount).ok().filter(|_| fault.kind == FaultKind::Bridge);
-        named.max(bridge.unwrap_or(0))
-    };
-    match faults.iter().find(|fault| !arguments.fault.is_empty() && nodes < last(fault)) {
-        None => Ok(()),
-        Some(fault) => {
-            let reason = format!("the world of seed {} has {nodes} nodes", scenario.options.seed);
-            Err(Failure::usage(format!("--fault {fault}: {reason}")))
-        }
-    }
 }
 
 /// A cost, or `none` for no bound.

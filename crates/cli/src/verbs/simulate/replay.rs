@@ -31,12 +31,9 @@ pub(super) struct Shown {
 impl Shown {
     /// Whether a line of a trace is shown.
     fn fits(&self, line: &str) -> bool {
-        let mut words = line.split_whitespace();
-        let time: f64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
-        let node = match (words.next(), words.next()) {
-            (Some("node"), Some(number)) => number.parse().ok(),
-            _ => None,
-        };
+        let time = line.split_whitespace().next();
+        let time: f64 = time.and_then(|word| word.parse().ok()).unwrap_or(0.0);
+        let node = place_of(line);
         let about = line.rsplit_once("  #").map(|(_, id)| id);
         let in_time =
             self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time <= to);
@@ -49,8 +46,22 @@ impl Shown {
     }
 }
 
+/// The node that a line of a trace is about, if it is about one.
+fn place_of(line: &str) -> Option<u64> {
+    let mut words = line.split_whitespace().skip(1);
+    match (words.next(), words.next()) {
+        (Some("node"), Some(number)) => number.parse().ok(),
+        _ => None,
+    }
+}
+
 /// Runs a world that was written down.
 pub(super) fn replay(file: &Path, shown: &Shown, json: bool) -> anyhow::Result<Exit> {
+    if let (Some(from), Some(to)) = (shown.from, shown.to)
+        && to < from
+    {
+        return Err(Failure::usage(format!("--to {to} is before --from {from}")).into());
+    }
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
     let mut recording: Recording = text.parse().map_err(|error| {
@@ -66,11 +77,14 @@ pub(super) fn replay(file: &Path, shown: &Shown, json: bool) -> anyhow::Result<E
     if verdict.stopped {
         return Ok(Exit::Completed);
     }
-    let mut tally = Tally::default();
+    let mut tally = Tally::new(true);
     tally.add(recording.scenario.options.seed, &verdict);
     tally.seconds = began.elapsed().as_secs_f64();
     tally.difference = difference(&recording.run, &verdict);
     tally.print(json);
+    if !json && !verdict.trace.lines().any(|line| place_of(line).is_some() && shown.fits(line)) {
+        eprintln!("nothing that occurred at a node fits what is to be shown");
+    }
     if let Some(difference) = &tally.difference {
         eprintln!("this run is not the one that was recorded: {difference}");
     }

@@ -28,6 +28,9 @@ pub(super) struct Tally {
     /// The first event that is not the one that was recorded.
     pub(super) difference: Option<String>,
     trace: Option<String>,
+    /// A trace was printed before it: what a clock on the wall says then goes to stderr, so that the same
+    /// world prints the same bytes.
+    beside_trace: bool,
     /// The command that shows it.
     pub(super) command: Option<String>,
 }
@@ -65,6 +68,11 @@ struct Failed<'t> {
 }
 
 impl Tally {
+    /// Nothing was counted yet; whether a trace is printed before it.
+    pub(super) fn new(beside_trace: bool) -> Self {
+        Self { beside_trace, ..Self::default() }
+    }
+
     /// Adds how a world went.
     pub(super) fn add(&mut self, seed: u64, verdict: &Verdict) {
         self.worlds += 1;
@@ -91,6 +99,9 @@ impl Tally {
             let mut text = String::new();
             self.write_for_people(&mut text).expect("text grows");
             table::print(&text);
+            if self.beside_trace {
+                eprintln!("{} engine events in {}", self.events, self.pace());
+            }
         }
     }
 
@@ -109,7 +120,7 @@ impl Tally {
             occurrences: self.occurrences,
             wall_seconds: self.seconds,
             simulated_seconds: self.simulated,
-            events_per_second: self.events as f64 / self.seconds.max(1e-9),
+            events_per_second: self.rate(),
             situations: words.collect(),
             failed,
             difference: self.difference.as_deref(),
@@ -122,13 +133,23 @@ impl Tally {
         self.finding_of_fewer.as_deref().filter(|fewer| Some(*fewer) != self.finding.as_deref())
     }
 
+    /// Engine events in a second.
+    fn rate(&self) -> f64 {
+        self.events as f64 / self.seconds.max(1e-9)
+    }
+
+    /// How long it took, and how fast that is.
+    fn pace(&self) -> String {
+        format!("{:.2} s ({:.0}/s)", self.seconds, self.rate())
+    }
+
     fn write_for_people(&self, text: &mut String) -> fmt::Result {
-        let rate = self.events as f64 / self.seconds.max(1e-9);
-        writeln!(
-            text,
-            "{} worlds, {} engine events in {:.2} s ({rate:.0}/s), {:.0} s simulated",
-            self.worlds, self.events, self.seconds, self.simulated
-        )?;
+        let worlds = if self.worlds == 1 { "world" } else { "worlds" };
+        write!(text, "{} {worlds}, {} engine events", self.worlds, self.events)?;
+        if !self.beside_trace {
+            write!(text, " in {}", self.pace())?;
+        }
+        writeln!(text, ", {:.0} s simulated", self.simulated)?;
         for (situation, count) in self.situations.iter().filter(|(_, count)| *count > 0) {
             writeln!(text, "  {count:>8}  {}", situation.words())?;
         }
