@@ -48,7 +48,13 @@ fn figure_2_is_measured_claimed_and_drawn() {
 
 #[test]
 fn what_cannot_be_measured_is_said() {
-    for arguments in [["--figure", "3"], ["--replicas", "1"], ["--runs", "0"], ["--threads", "0"]] {
+    for arguments in [
+        ["--figure", "3"],
+        ["--replicas", "1"],
+        ["--runs", "0"],
+        ["--threads", "0"],
+        ["--plot", "figure.png"],
+    ] {
         let output = replication(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }

@@ -5,14 +5,16 @@ mod replication;
 
 use crate::exit::Exit;
 
-/// Repeat the evaluation of a paper in the simulator
-#[derive(clap::Args)]
-#[command(after_help = "\
+const EXAMPLES: &str = "\
 Examples:
   outlast experiment replication                        figure 4: about 40,000 executions, some minutes
   outlast experiment replication --runs 20              the same with fewer executions
   outlast experiment replication --figure 2 --plot figure-2.svg
-  outlast experiment replication --replicas 3,5 --seed 7 --json")]
+  outlast experiment replication --replicas 3,5 --seed 7 --json";
+
+/// Repeat the evaluation of a paper in the simulator
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     experiment: Experiment,

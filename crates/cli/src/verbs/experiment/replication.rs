@@ -26,6 +26,7 @@ const FINDINGS_TOLD: usize = 10;
 /// (Schäfer, Rothermel, Tariq: Exploring the Search Space between Active and Passive Workflow
 /// Replication)
 #[derive(clap::Args)]
+#[command(after_help = super::EXAMPLES)]
 pub(super) struct Arguments {
     /// The figure of the paper: 2 (no partition has a majority) or 4 (failures at random times)
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(2..=4))]
@@ -86,6 +87,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 fn experiment(arguments: &Arguments) -> Result<Experiment, Failure> {
+    if let Some(plot) = &arguments.plot
+        && plot.extension().is_some_and(|extension| extension != "svg")
+    {
+        let reason = "figures are drawn as SVG; end its name with .svg";
+        return Err(Failure::usage(format!("--plot {}: {reason}", plot.display())));
+    }
     let figure = match arguments.figure {
         2 => Figure::NoMajority,
         4 => Figure::Failures,

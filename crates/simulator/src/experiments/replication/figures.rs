@@ -110,15 +110,20 @@ fn bars(
 /// for each number of replicas and a line for each mode.
 pub(super) fn failures(results: &Results) -> String {
     const SIZE: (f64, f64) = (290.0, 230.0);
+    // The heading takes as much, also above one diagram.
+    const WIDTH_MIN: f64 = 560.0;
     let groups = results.replicas();
-    let width = 30.0 + groups.len() as f64 * 360.0;
-    let mut picture = Picture::new(width, 690.0, "Seed 0, figure 4: failures at random times");
+    let taken = 30.0 + groups.len() as f64 * 360.0;
+    let width = taken.max(WIDTH_MIN);
+    let legend = Legend::of(results, width);
+    let height = 670.0 + legend.height();
+    let mut picture = Picture::new(width, height, "Seed 0, figure 4: failures at random times");
     picture.heading(
         (width / 2.0, 24.0),
         "Replicated executions in the presence of failures [lower is better]",
     );
     for (number, replicas) in groups.iter().copied().enumerate() {
-        let left = 70.0 + number as f64 * 360.0;
+        let left = 70.0 + (width - taken) / 2.0 + number as f64 * 360.0;
         picture.words((left + SIZE.0 / 2.0, 50.0), Anchor::Middle, &format!("{replicas} replicas"));
         let lines = lines_of(results, replicas);
         let time = |row: &Row| row.execution_time;
@@ -132,7 +137,7 @@ pub(super) fn failures(results: &Results) -> String {
             cost,
         );
     }
-    legend(&mut picture, results, width);
+    legend.draw(&mut picture, 658.0);
     picture.finish()
 }
 
@@ -176,18 +181,46 @@ fn lines_over_failures(
     }
 }
 
-fn legend(picture: &mut Picture, results: &Results, width: f64) {
-    let mut modes: Vec<Mode> =
-        results.replicas().into_iter().flat_map(|replicas| results.modes(replicas)).collect();
-    modes.push(Mode::None);
-    modes.sort_unstable();
-    modes.dedup();
-    let between = (width - 60.0) / modes.len() as f64;
-    for (number, mode) in modes.into_iter().enumerate() {
-        let (x, y) = (30.0 + number as f64 * between, 658.0);
-        let style = style(mode);
-        picture.path(&[(x, y), (x + 26.0, y)], style.colour, style.dashes);
-        picture.marker((x + 13.0, y), style.corners, style.colour);
-        picture.words((x + 32.0, y + 4.0), Anchor::Start, &style.name);
+/// What the lines mean, in as many rows as it takes.
+struct Legend {
+    modes: Vec<Mode>,
+    /// How many stand in a row.
+    columns: usize,
+    /// From one to the next.
+    between: f64,
+}
+
+impl Legend {
+    /// The longest name and its line take so much.
+    const ENTRY: f64 = 130.0;
+    const ROW: f64 = 20.0;
+    const MARGIN: f64 = 30.0;
+
+    fn of(results: &Results, width: f64) -> Self {
+        let mut modes: Vec<Mode> =
+            results.replicas().into_iter().flat_map(|replicas| results.modes(replicas)).collect();
+        modes.push(Mode::None);
+        modes.sort_unstable();
+        modes.dedup();
+        let room = width - 2.0 * Self::MARGIN;
+        let fit = (1..=modes.len()).filter(|columns| Self::ENTRY * *columns as f64 <= room);
+        let columns = fit.max().unwrap_or(1);
+        Self { modes, columns, between: room / columns as f64 }
+    }
+
+    fn height(&self) -> f64 {
+        self.modes.len().div_ceil(self.columns) as f64 * Self::ROW
+    }
+
+    fn draw(&self, picture: &mut Picture, top: f64) {
+        for (number, mode) in self.modes.iter().enumerate() {
+            let (row, column) = (number / self.columns, number % self.columns);
+            let x = Self::MARGIN + column as f64 * self.between;
+            let y = top + row as f64 * Self::ROW;
+            let style = style(*mode);
+            picture.path(&[(x, y), (x + 26.0, y)], style.colour, style.dashes);
+            picture.marker((x + 13.0, y), style.corners, style.colour);
+            picture.words((x + 32.0, y + 4.0), Anchor::Start, &style.name);
+        }
     }
 }

@@ -134,8 +134,8 @@ fn random_numbers_have_the_distributions_of_the_paper() {
     assert!((workload.percent(0..100) - 100.0).abs() < 1e-9);
 }
 
-#[test]
-fn figures_have_a_line_for_every_mode_and_a_bar_for_every_case() {
+/// A figure of made-up rows.
+fn drawn(figure: Figure, replicas: usize) -> String {
     let row = |case: Case| {
         let value = case.failures as f64;
         Row {
@@ -147,18 +147,40 @@ fn figures_have_a_line_for_every_mode_and_a_bar_for_every_case() {
             parked: 0,
         }
     };
-    let draw = |figure, replicas| {
-        let experiment = experiment(figure, replicas, 1);
-        let rows = experiment.cases().into_iter().map(row).collect();
-        Results { figure, rows }.draw()
-    };
-    let failures = draw(Figure::Failures, 5);
+    let rows = experiment(figure, replicas, 1).cases().into_iter().map(row).collect();
+    Results { figure, rows }.draw()
+}
+
+#[test]
+fn figures_have_a_line_for_every_mode_and_a_bar_for_every_case() {
+    let failures = drawn(Figure::Failures, 5);
     // Six modes in two diagrams and in the legend.
     assert_eq!(failures.matches("<polyline").count(), 6 * 3);
     assert!(failures.ends_with("</svg>\n"));
-    let no_majority = draw(Figure::NoMajority, 5);
+    let no_majority = drawn(Figure::NoMajority, 5);
     // The ground, and three bars in two diagrams.
     assert_eq!(no_majority.matches("<rect").count(), 1 + 3 * 2);
+}
+
+#[test]
+fn a_figure_of_one_number_of_replicas_has_room_for_its_words() {
+    let number = |text: &str, name: &str| -> f64 {
+        let rest = text.split_once(&format!("{name}=\"")).unwrap().1;
+        rest.split_once('"').unwrap().0.parse().unwrap()
+    };
+    for replicas in [2, 3, 9, 32] {
+        let figure = drawn(Figure::Failures, replicas);
+        let (width, height) = (number(&figure, "width"), number(&figure, "height"));
+        assert!(560.0 <= width, "the heading is not cut off");
+        let names = figure.lines().filter(|line| line.contains("text-anchor=\"start\""));
+        let places: Vec<_> = names.map(|line| (number(line, " x"), number(line, " y"))).collect();
+        assert_eq!(places.len(), 3 + replicas / 2 + 1);
+        assert!(places.iter().all(|(x, y)| x + 90.0 <= width && y + 10.0 <= height), "{places:?}");
+        for pair in places.windows(2) {
+            let [(x, y), (next, below)] = pair else { unreachable!("a window of two") };
+            assert!(y < below || x + 120.0 <= *next, "{replicas} replicas: {pair:?}");
+        }
+    }
 }
 
 #[test]
