@@ -70,7 +70,14 @@ fn next_of(page: &Json, recorded: &mut Option<u64>) -> Option<u64> {
 async fn follow(client: &Client, arguments: &Arguments) -> anyhow::Result<()> {
     let path = ["v1", "executions", &arguments.execution, "events"];
     let mut events = Events::new(client.get_response(&path, &[]).await?);
-    while let Some(event) = events.next().await? {
+    let advice = || {
+        let execution = &arguments.execution;
+        format!(
+            "nobody tells any more what happens; the execution is not affected: `outlast history \
+             {execution} --follow` asks again, and --node URL another node of its cluster"
+        )
+    };
+    while let Some(event) = events.next().await.with_context(advice)? {
         print_line(&event, arguments.connection.json);
     }
     Ok(())

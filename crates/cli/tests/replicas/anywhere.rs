@@ -60,7 +60,38 @@ fn whoever_follows_is_told_when_the_holder_dies() {
     let ended = following.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(said.contains("the stream of events broke off"), "{said}");
+    let advice = format!("`outlast history {execution} --follow` asks again");
+    assert!(said.contains("the execution is not affected") && said.contains(&advice), "{said}");
+}
+
+#[test]
+fn what_happens_is_followed_on_when_the_holder_that_told_it_dies() {
+    let mut cluster = Cluster::of(4);
+    let flow = cluster.file("listener.yaml", LISTENER);
+    let execution = start(&cluster.nodes[0], &flow, &["--survival", "passive:3"]);
+    let shown = cluster.nodes[0].said(&["show", &execution, "--json"]);
+    let holders: Vec<_> = shown["nodes"].as_array().unwrap().iter().collect();
+    let is_apart = |node: &&Node| !holders.contains(&&json!(node.id));
+    let mut command = cluster.nodes.iter().find(is_apart).unwrap().command(&["history"]);
+    let mut following =
+        command.args([&execution, "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines =
+        BufReader::new(following.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    let told: Vec<_> = lines.by_ref().take(2).collect();
+    assert!(told[1].ends_with("task started          hear"), "{told:?}");
+    // Whoever leads is asked first.
+    let leader = cluster.nodes.iter().position(|node| shown["leader"] == json!(node.id)).unwrap();
+    cluster.nodes[leader].kill();
+    let other = cluster.nodes.iter().find(|node| shown["leader"] != json!(node.id)).unwrap();
+    until("another one leads", || {
+        let signalled = other.command(&["signal", &execution, "--type", "go"]).output().unwrap();
+        signalled.status.success()
+    });
+    let rest: Vec<String> = lines.collect();
+    assert!(following.wait().unwrap().success(), "{rest:?}");
+    assert!(rest.iter().any(|line| line.ends_with("task completed        hear")), "{rest:?}");
+    assert!(!rest.iter().any(|line| line.ends_with("task started          hear")), "{rest:?}");
+    assert!(rest.last().is_some_and(|line| line.contains("  ended ")), "{rest:?}");
 }
 
 #[test]

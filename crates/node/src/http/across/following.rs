@@ -2,7 +2,8 @@
 //!
 //! A stream would have to be passed on message by message, over a connection that may break without a
 //! word. Pages that are asked for again are bounded like any other question, and the one who asks knows
-//! when nobody answers any more: then the stream breaks off, as it does when the node that is asked dies.
+//! when nobody answers any more: then another holder's history is read on, from where the first one's was
+//! left. If there is none, the stream breaks off, as it does when the node that is asked dies.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,12 +24,15 @@ use crate::relay::Relay;
 
 /// How many records are asked for at once.
 const PAGE: usize = 50;
+/// How many of the lines that were told are remembered. Where two holders' histories part, they do so at
+/// their ends: what the one that was lost had not yet told the others.
+const REMEMBERED: usize = 1000;
 /// How long to wait when there was nothing new.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The node whose history is read no longer tells it.
+/// Nobody tells the history any more.
 #[derive(Debug, thiserror::Error)]
-#[error("the node that holds the execution does not answer any more")]
+#[error("no node that holds the execution answers any more")]
 struct BrokenOff;
 
 /// Answers with everything that happens in an execution, wherever it is held.
@@ -84,15 +88,23 @@ impl Reader {
                 Read::Nothing if self.pages.ended => return Ok(None),
                 Read::Nothing | Read::Busy => tokio::time::sleep(PAUSE).await,
                 Read::Gone => return Ok(None),
+                Read::Silent => self.ask_another().await?,
             }
         }
+    }
+
+    /// Reads on at another node that holds the execution.
+    async fn ask_another(&mut self) -> Result<(), BrokenOff> {
+        self.holder = find(&self.relay, &self.execution).await.map_err(|_| BrokenOff)?;
+        self.pages.begin_anew();
+        Ok(())
     }
 
     async fn read(&mut self) -> Result<Read, BrokenOff> {
         let (execution, from) = (&self.execution, self.pages.from);
         let path = format!("/v1/executions/{execution}/history?from={from}&limit={PAGE}");
         let asked = self.relay.ask(self.holder, look(path), CHANGE_TIME_MAX).await;
-        let answer = asked.map_err(|_| BrokenOff)?;
+        let Ok(answer) = asked else { return Ok(Read::Silent) };
         match StatusCode::from_u16(answer.status) {
             Ok(StatusCode::OK) => {
                 let page = serde_json::from_slice(&answer.body).map_err(|_| BrokenOff)?;
@@ -115,6 +127,8 @@ enum Read {
     Busy,
     /// The execution was deleted.
     Gone,
+    /// The other node does not answer any more.
+    Silent,
 }
 
 /// How far a history was read.
@@ -126,6 +140,48 @@ struct Pages {
     lines: VecDeque<Json>,
     /// Whether the execution is at its end after what was read.
     ended: bool,
+    /// What was read of this node's history.
+    here: Told,
+    /// What was told of the history of another node, until this one's goes beyond it.
+    before: Option<Told>,
+}
+
+/// How much of a node's history was told.
+#[derive(Default)]
+struct Told {
+    /// How many lines.
+    count: usize,
+    /// The last of them, without what each node says in its own way.
+    last: VecDeque<Json>,
+}
+
+impl Told {
+    fn note(&mut self, line: Json) {
+        self.count += 1;
+        self.last.push_back(line);
+        if REMEMBERED < self.last.len() {
+            self.last.pop_front();
+        }
+    }
+
+    /// Whether the line at this place was told.
+    fn has(&self, place: usize, line: &Json) -> bool {
+        let forgotten = self.count - self.last.len();
+        match place.checked_sub(forgotten) {
+            None => true,
+            Some(place) => self.last.get(place) == Some(line),
+        }
+    }
+}
+
+/// A line as every node that holds the execution has it: each counts its own records, by its own clock.
+fn shared(line: &Json) -> Json {
+    let mut line = line.clone();
+    if let Some(line) = line.as_object_mut() {
+        line.remove("position");
+        line.remove("time");
+    }
+    line
 }
 
 impl Pages {
@@ -141,8 +197,30 @@ impl Pages {
         }
         self.from = self.from.max(next.unwrap_or(0));
         let any = !lines.is_empty() || next.is_some();
-        self.lines.extend(lines);
+        for line in lines {
+            self.take(line);
+        }
         any
+    }
+
+    /// Tells a line, unless another node's history has told it.
+    fn take(&mut self, line: Json) {
+        let shared = shared(&line);
+        let place = self.here.count;
+        self.before.take_if(|before| !before.has(place, &shared));
+        self.here.note(shared);
+        if self.before.is_none() {
+            self.lines.push_back(line);
+        }
+    }
+
+    /// Another node's history is read, from its beginning.
+    fn begin_anew(&mut self) {
+        let here = std::mem::take(&mut self.here);
+        // Whoever was lost before it had told all that was told has told nothing new.
+        self.before.get_or_insert(here);
+        self.from = 0;
+        self.ended = false;
     }
 }
 
@@ -165,6 +243,50 @@ mod tests {
         // Records of which there is nothing to tell are passed over.
         assert!(pages.turn(json!({ "lines": [], "next": 60 })));
         assert_eq!(pages.from, 60);
+    }
+
+    /// What is told of a history that begins with these lines, each of a record of its own.
+    fn told(pages: &mut Pages, words: &[&str], first: u64) -> Vec<String> {
+        let lines: Vec<Json> =
+            (first..).zip(words).map(|(place, what)| line(place, what)).collect();
+        pages.turn(json!({ "lines": lines }));
+        pages.lines.drain(..).map(|line| line["what"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn another_history_goes_on_where_the_first_was_left() {
+        let mut pages = Pages::default();
+        assert_eq!(told(&mut pages, &["started", "a", "b"], 3).len(), 3);
+        pages.begin_anew();
+        assert_eq!(pages.from, 0);
+        assert_eq!(told(&mut pages, &["started", "a", "b", "c"], 70), ["c"]);
+        assert_eq!(told(&mut pages, &["d"], 80), ["d"]);
+        // One that is lost before it has caught up has told nothing.
+        pages.begin_anew();
+        assert!(told(&mut pages, &["started", "a"], 5).is_empty());
+        pages.begin_anew();
+        assert!(told(&mut pages, &["started", "a", "b", "c", "d"], 9).is_empty());
+        assert_eq!(told(&mut pages, &["e"], 20), ["e"]);
+    }
+
+    #[test]
+    fn what_another_history_has_instead_is_told() {
+        let mut pages = Pages::default();
+        told(&mut pages, &["started", "a", "b"], 3);
+        pages.begin_anew();
+        assert_eq!(told(&mut pages, &["started", "a", "c", "b"], 3), ["c", "b"]);
+    }
+
+    #[test]
+    fn of_a_long_history_the_end_is_compared() {
+        let mut pages = Pages::default();
+        let words = vec!["again"; 3 * REMEMBERED];
+        told(&mut pages, &words, 0);
+        assert_eq!(pages.here.last.len(), REMEMBERED);
+        pages.begin_anew();
+        assert!(told(&mut pages, &words, 0).is_empty());
+        assert_eq!(told(&mut pages, &["ended"], 9000), ["ended"]);
+        assert!(pages.ended);
     }
 
     #[test]
