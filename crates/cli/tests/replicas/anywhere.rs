@@ -3,11 +3,11 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::nodes::{Cluster, Node};
 use crate::processes::until;
-use crate::start;
+use crate::{line, start};
 
 /// Waits for an event, and is over.
 const LISTENER: &str =
@@ -92,6 +92,34 @@ fn what_happens_is_followed_on_when_the_holder_that_told_it_dies() {
     assert!(rest.iter().any(|line| line.ends_with("task completed        hear")), "{rest:?}");
     assert!(!rest.iter().any(|line| line.ends_with("task started          hear")), "{rest:?}");
     assert!(rest.last().is_some_and(|line| line.contains("  ended ")), "{rest:?}");
+}
+
+#[test]
+fn the_history_of_what_is_over_is_told_by_whoever_saw_it() {
+    const STEPS: usize = 20;
+    let mut cluster = Cluster::of(3);
+    let flow = cluster.file("line.yaml", &line(STEPS));
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(100));
+    let execution = start(&cluster.nodes[2], &flow, &["--survival", "partition-tolerant:3:1"]);
+    cluster.until_called(2);
+    cluster.nodes[..2].iter_mut().for_each(Node::kill);
+    cluster.until_called(8);
+    // Whoever comes back is given the state, and hears of the end later than the one that leads.
+    cluster.nodes[..2].iter_mut().for_each(|node| node.restart(None));
+    assert_eq!(cluster.nodes[2].end_of(&execution), "completed");
+    until("all have forgotten that they held it together", || {
+        let is_over = |node: &Node| {
+            let shown = node.said(&["show", &execution, "--json"]);
+            shown["condition"] == "completed" && shown["nodes"] == Json::Null
+        };
+        cluster.nodes.iter().all(is_over)
+    });
+    let told = cluster.nodes[2].command(&["history", &execution]).output().unwrap();
+    let told = String::from_utf8_lossy(&told.stdout);
+    for step in 1..=STEPS {
+        let line = format!("task completed        step{step}");
+        assert!(told.lines().any(|told| told.ends_with(&line)), "{line}: {told}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use outlast_engine::{Ask, Holders, Reply};
+use outlast_engine::{Ask, Condition, Holders, Reply};
 use outlast_lineage::NodeId;
 use outlast_workflow::moment::iso8601;
 use serde_json::Value as Json;
@@ -218,8 +218,10 @@ async fn place(api: &Api, relay: &Relay, execution: &str) -> Result<Place, Probl
     })
 }
 
-/// The other node that knows the latest of an execution that is over here: a person may have had it tried
-/// again or rolled back by any of those who held it. Where it is held with others nobody can have.
+/// The other node that knows the latest of an execution that is over here: a person may have had a faulted
+/// one tried again or rolled back, or have settled what was parked, by any of those who held it. Where it is
+/// held with others nobody can have. Whatever ended otherwise is the same everywhere, and what this node saw
+/// of it counts: one that was down meanwhile heard of the end last, and of what led to it nothing.
 pub(super) async fn later_elsewhere(
     api: &Api,
     relay: &Relay,
@@ -229,7 +231,8 @@ pub(super) async fn later_elsewhere(
         return Ok(None);
     };
     let here = &detail.summary;
-    if !here.condition.is_end() || here.holders.is_some() {
+    let may_go_on = here.condition == Condition::Faulted || here.condition.is_end() && here.parked;
+    if !may_go_on || here.holders.is_some() {
         return Ok(None);
     }
     let answers = ask_all(relay, &look(format!("/v1/executions/{execution}")), LOOK_TIME_MAX).await;
