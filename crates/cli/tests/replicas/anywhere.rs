@@ -123,6 +123,21 @@ fn the_history_of_what_is_over_is_told_by_whoever_saw_it() {
 }
 
 #[test]
+fn whoever_waits_for_an_end_at_a_node_that_stops_is_told_whom_to_ask() {
+    let mut cluster = Cluster::of(2);
+    let flow = cluster.file("listener.yaml", LISTENER);
+    let mut command = cluster.nodes[0].command(&["start", "--wait"]);
+    let mut waiting = command.arg(&flow).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines =
+        BufReader::new(waiting.stderr.take().unwrap()).lines().map(|line| line.unwrap());
+    assert!(lines.next().unwrap().starts_with("execution "));
+    cluster.nodes[0].stop();
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.iter().any(|line| line.contains("this node is about to stop")), "{rest:?}");
+    assert_eq!(waiting.wait().unwrap().code(), Some(1));
+}
+
+#[test]
 fn whoever_waits_for_an_end_at_a_node_that_dies_is_told_that_it_goes_on() {
     let mut cluster = Cluster::of(2);
     let flow = cluster.file("listener.yaml", LISTENER);

@@ -1,4 +1,5 @@
-//! Connections: accepted within bounds, and closed when their other end is too slow.
+//! Connections: accepted within bounds, and closed when their other end is too slow. When the server stops,
+//! whoever waits for an answer gets one.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,6 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -13,12 +18,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use super::Problem;
+
 /// How long the head of a request may take to arrive.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// The largest head of a request.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long connections may take to end once the server stops.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
+/// How long an answer may take then: less, so that it arrives.
+const ANSWER_TIME_MAX: Duration = Duration::from_millis(1500);
+/// What whoever waits for an execution's end is told then.
+const STOPS: &str = "this node is about to stop; executions are not affected: ask another node of its \
+                     cluster, or this one when it is back";
+/// What whoever wants something changed is told then.
+const STOPS_MEANWHILE: &str = "this node is about to stop, and whether this was done is not known: look, \
+                               or ask again, at another node of its cluster or at this one when it is back";
 /// How long to wait after an error of the operating system, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -38,6 +53,7 @@ impl Server {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
+        let router = router.layer(middleware::from_fn_with_state(stopping.clone(), until_stopped));
         let serving = tokio::spawn(accept(listener, router, connections_max, stopping));
         Ok(Self { address, stop, serving })
     }
@@ -121,6 +137,28 @@ async fn serve(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke off");
+    }
+}
+
+/// Answers a request, also if the server stops before there is an answer. Who only waits is told at once.
+async fn until_stopped(
+    State(mut stopping): State<watch::Receiver<bool>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_look = request.method() == Method::GET;
+    let patience = if is_look { Duration::ZERO } else { ANSWER_TIME_MAX };
+    let stopped = async {
+        told_to_stop(&mut stopping).await;
+        tokio::time::sleep(patience).await;
+    };
+    tokio::select! {
+        biased;
+        response = next.run(request) => response,
+        () = stopped => match is_look {
+            true => Problem::new(StatusCode::SERVICE_UNAVAILABLE, STOPS).into_response(),
+            false => Problem::new(StatusCode::GATEWAY_TIMEOUT, STOPS_MEANWHILE).into_response(),
+        },
     }
 }
 
