@@ -172,6 +172,7 @@ fn whoever_starts_where_too_few_are_reached_is_told_and_it_begins_when_they_are(
     assert_eq!(starting.status.code(), Some(1), "{starting:?}");
     let said = String::from_utf8_lossy(&starting.stderr);
     assert!(said.contains("too few of the nodes"), "{said}");
+    assert!(said.contains(&second.id) && said.contains(&third.id), "{said}");
 
     let listed = first.said(&["ps", "--json"]);
     let [kept] = &listed["executions"].as_array().unwrap()[..] else { panic!("{listed}") };

@@ -163,6 +163,13 @@ pub(super) async fn show(
     }))
 }
 
+/// The other members that cannot be reached from here.
+pub(super) async fn missed(api: &Api) -> Result<Vec<String>, Problem> {
+    let standing = standing(api, Ask::Standing).await?;
+    let missed = standing.members.iter().filter(|other| !other.reachable);
+    Ok(missed.map(|other| text_of(other.node)).collect())
+}
+
 /// Remove a node that is lost for good: no member hears it any more, and its id never comes back.
 #[utoipa::path(
     delete, path = "/v1/cluster/members/{node}", tag = "cluster",

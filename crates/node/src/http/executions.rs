@@ -14,15 +14,13 @@ use serde_json::Value as JsonValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::payload::{Members, Parameters, Payload, which};
-use super::{Api, Problem, model};
+use super::{Api, Problem, cluster, model};
 use crate::random;
 
 /// How long a start waits for other nodes: less than whoever passed it on waits for the answer.
 const START_TIME_MAX: Duration = Duration::from_secs(8);
-/// What whoever asked then hears.
-const NOT_ACKNOWLEDGED: &str = "too few of the nodes that are to hold the execution answer; it is kept \
-                                here, listed by `outlast ps`, and begins when they do: ask again, with \
-                                the same id or name";
+/// A disk that takes longer for a record is slow enough to be the reason.
+const LAG_MAX: Duration = Duration::from_secs(1);
 
 /// A new execution.
 #[derive(ToSchema)]
@@ -100,8 +98,35 @@ async fn acknowledged(api: &Api, start: Ask) -> Result<Reply, Problem> {
     if api.options.cluster.is_none() {
         return asked.await;
     }
-    let waited = tokio::time::timeout(START_TIME_MAX, asked).await;
-    waited.unwrap_or_else(|_| Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, NOT_ACKNOWLEDGED)))
+    match tokio::time::timeout(START_TIME_MAX, asked).await {
+        Ok(answered) => answered,
+        Err(_) => {
+            let detail = why_not_yet(api.node.journal().lag, &cluster::missed(api).await?);
+            Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, detail))
+        }
+    }
+}
+
+/// Why a start is not acknowledged yet, as far as the node that was asked can tell, and what to do.
+fn why_not_yet(lag: Duration, missed: &[String]) -> String {
+    const AGAIN: &str = "ask again, with the same id or name";
+    if LAG_MAX <= lag {
+        let lag = lag.as_secs();
+        return format!(
+            "the disk of this node is slow: a record has been waiting for {lag} s; the execution begins \
+             when it is stored: {AGAIN}"
+        );
+    }
+    let reason = match missed {
+        [] => "too few of the nodes that are to hold the execution have stored it, though all can be \
+               reached: a disk of theirs may be full or slow (`GET /ready` and the log of each say so)"
+            .to_owned(),
+        missed => format!(
+            "too few of the nodes that are to hold the execution answer: {} cannot be reached",
+            missed.join(", ")
+        ),
+    };
+    format!("{reason}; it is kept here, listed by `outlast ps`, and begins when they do: {AGAIN}")
 }
 
 fn start_ask(api: &Api, body: &Members) -> Result<StartAsk, Problem> {
@@ -292,5 +317,19 @@ async fn done(
     match api.ask(ask(which(execution)?)).await? {
         Reply::Done => Ok((StatusCode::ACCEPTED, Json(model::Done { done: true }))),
         other => Err(Problem::unexpected(&other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_answered_is_told_whether_a_disk_or_a_node_is_waited_for() {
+        let (quick, slow) = (Duration::from_millis(3), Duration::from_secs(7));
+        assert!(why_not_yet(slow, &[]).starts_with("the disk of this node is slow"));
+        let missed = ["a".to_owned(), "b".to_owned()];
+        assert!(why_not_yet(quick, &missed).contains("answer: a, b cannot be reached"));
+        assert!(why_not_yet(quick, &[]).contains("a disk of theirs may be full or slow"));
     }
 }
