@@ -67,7 +67,14 @@ pub async fn join(
 }
 
 async fn ask(address: &str, token: &JoinToken, request: &Request) -> Result<Admitted, NotJoined> {
-    let unreachable = |source| NotJoined::Unreachable { address: address.to_owned(), source };
+    let unreachable = |source: std::io::Error| {
+        let address = address.to_owned();
+        // What it says is no TLS of ours, or not the inviter's.
+        match source.kind() {
+            std::io::ErrorKind::InvalidData => NotJoined::SomebodyElse { address, source },
+            _ => NotJoined::Unreachable { address, source },
+        }
+    };
     let slow = || unreachable(std::io::ErrorKind::TimedOut.into());
     let connecting = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address));
     let stream = connecting.await.map_err(|_| slow())?.map_err(unreachable)?;

@@ -131,7 +131,19 @@ pub enum NotJoined {
     /// Neither the token nor anybody says where to.
     #[error("neither the token nor --join says where the cluster is")]
     NoAddress,
-    /// The inviter was not reached, or it was not the inviter who answered.
+    /// Somebody else answered.
+    #[error(
+        "it is not the node that gave out the token who answers at {address}; give that one's address, \
+         with its port for other nodes (--cluster-address there), or leave --join out"
+    )]
+    SomebodyElse {
+        /// Where.
+        address: String,
+        /// What came of it.
+        #[source]
+        source: io::Error,
+    },
+    /// The inviter was not reached.
     #[error("the node that gave out the token does not answer at {address}")]
     Unreachable {
         /// Where it was tried.
@@ -153,10 +165,10 @@ impl NotJoined {
     /// become it.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Unreachable { source, .. } => {
-                !matches!(source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::Other)
+            Self::Unreachable { source, .. } => source.kind() != io::ErrorKind::Other,
+            Self::SomebodyElse { .. } | Self::NoAddress | Self::Refused(_) | Self::Nonsense => {
+                false
             }
-            Self::NoAddress | Self::Refused(_) | Self::Nonsense => false,
         }
     }
 }

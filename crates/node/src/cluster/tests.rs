@@ -166,7 +166,7 @@ fn an_impostor_does_not_get_to_see_the_secret() {
         let token = one.invite(HOUR).unwrap().token;
         let at = other.transport().advertised();
         let joined = join(second.path(), second.node, &token, at).await;
-        let Err(ClusterError::NotJoined(why @ NotJoined::Unreachable { .. })) = joined else {
+        let Err(ClusterError::NotJoined(why @ NotJoined::SomebodyElse { .. })) = joined else {
             panic!("it was not the inviter: {joined:?}")
         };
         assert!(!why.may_pass(), "asking an impostor again is of no use: {why:?}");
