@@ -24,7 +24,8 @@ Examples:
 
 Starting again with the same --id or --name, document and input starts nothing: it is the same execution.")]
 pub(crate) struct Arguments {
-    /// A document, or the name of a registered one: namespace/name, with :version for an older one
+    /// A document, or the name of a registered one: namespace/name, with :version, or else the latest that
+    /// the asked node knows
     #[arg(value_name = "FLOW|NAME")]
     flow: String,
     /// Its input: JSON, or @FILE
