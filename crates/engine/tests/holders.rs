@@ -505,6 +505,65 @@ fn a_start_that_had_to_wait_for_its_disk_asks_the_others_again() {
     assert!(nodes.holders_here(after, wanted.id).is_some());
 }
 
+/// A process that was stopped rings its alarm before it reads what waited in its sockets: it had asked anew when
+/// the answers of before came in, and took them for new ones.
+#[test]
+fn an_answer_to_what_was_asked_before_is_none_to_what_is_asked_again() {
+    let flow = flow();
+    let (wanted, _, _, late) = moved_by_a_joiner(&flow);
+    let mut nodes = defined(1..=4, &flow);
+    let caller = nodes.send(late, ask(wanted));
+    for (from, to, message) in std::mem::take(&mut nodes.sent) {
+        nodes.step(to, Input::Received { from, message });
+    }
+    let answers = std::mem::take(&mut nodes.sent);
+    assert!(!answers.is_empty());
+    nodes.now = nodes.now.after(EngineOptions::new(late).times.patience * 2);
+    nodes.step(late, Input::AlarmRang);
+    for (from, to, message) in answers {
+        nodes.step(to, Input::Received { from, message });
+    }
+    assert!(!nodes.replies.contains_key(&(late, caller)), "that was so, and need not be so now");
+    nodes.deliver();
+    assert!(matches!(nodes.replies[&(late, caller)], Reply::Started { new: true, .. }));
+}
+
+/// One of two that were asked had said that it does not know the execution when whoever asked stood still. It
+/// was asked for it then, and began it.
+#[test]
+fn whoever_comes_late_to_a_search_asks_those_again_that_had_answered() {
+    let flow = flow();
+    let wanted = start(&flow, id(1), 3);
+    let late = starter(&mut defined(1..=3, &flow), &wanted);
+    let mut nodes = defined(1..=3, &flow);
+    let [answers, silent] = others_of(late);
+    nodes.cut.insert((silent, late));
+    let caller = nodes.send(late, ask(wanted.clone()));
+    nodes.deliver();
+    assert!(!nodes.replies.contains_key(&(late, caller)), "one has not answered");
+    nodes.cut_off(answers, true);
+    for _ in 0..20 {
+        nodes.now = nodes.now.after(std::time::Duration::from_millis(100));
+        nodes.step(answers, Input::AlarmRang);
+    }
+    let begun = nodes.ask(answers, ask(wanted));
+    assert!(matches!(begun, Reply::Started { new: true, .. }), "{begun:?}");
+    nodes.cut_off(answers, false);
+    nodes.step(late, Input::AlarmRang);
+    nodes.deliver();
+    assert_eq!(
+        nodes_of(&nodes.replies[&(late, caller)])[0],
+        answers,
+        "who holds it is asked instead"
+    );
+}
+
+/// The two others of three.
+fn others_of(node: NodeId) -> [NodeId; 2] {
+    let others: Vec<NodeId> = (1..=3).map(NodeId).filter(|other| *other != node).collect();
+    others.try_into().unwrap()
+}
+
 /// Node 1 joins after an execution was begun, of which one of its holders has not heard because it is cut
 /// off. That one is asked for it again, begins it on the terms that are right now, and is let in again.
 /// Gives that node, and who holds the execution.

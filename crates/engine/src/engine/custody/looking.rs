@@ -39,8 +39,9 @@ pub(in crate::engine) struct Looking {
 #[derive(Debug)]
 struct Search {
     wishes: Vec<Wish>,
-    /// Who was asked.
+    /// Who was asked, and since when: what was asked before no longer counts.
     asked: BTreeSet<NodeId>,
+    since: Time,
     /// Who has not answered.
     silent: BTreeSet<NodeId>,
     /// Whether someone holds it, on the terms that this node was told.
@@ -105,15 +106,22 @@ impl Engine {
             return Some((wish, known));
         }
         let due = step.now.after(self.options.times.patience);
-        let asked = silent.clone();
-        let search = Search { wishes: vec![wish], asked, silent, known: false, questions: 1, due };
+        let (asked, since) = (silent.clone(), step.now);
+        let wishes = vec![wish];
+        let search = Search { wishes, asked, since, silent, known: false, questions: 1, due };
         ask_all(step, execution, &search.silent);
         self.looking.insert(execution, search);
         None
     }
 
     /// Another node wants to know whether an execution is known here.
-    pub(super) fn take_question(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) {
+    pub(super) fn take_question(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        id: ExecutionId,
+        asked: Option<Time>,
+    ) {
         if self.holding(id).is_some() {
             return self.say_otherwise(step, from, id);
         }
@@ -121,17 +129,26 @@ impl Engine {
         let was_here = self.roster.get(id).is_some() || self.tombstones.contains(id);
         let answer = match was_here {
             true => Envelope::Otherwise(id, None),
-            false => Envelope::Unknown(id),
+            false => Envelope::Unknown(id, asked),
         };
         let message = answer.encode();
         step.order(Some(self.position), Action::Send { to: from, message });
     }
 
-    /// Another node does not know an execution. Whoever hears that late, because it stood still itself, has
-    /// heard how things were: it asks again.
-    pub(super) fn hear_unknown(&mut self, now: Time, from: NodeId, id: ExecutionId) {
-        let search = self.looking.by_execution.get(&id);
-        if search.is_some_and(|search| now < search.due) {
+    /// Another node does not know an execution, as it was asked. Whoever hears that late, because it stood
+    /// still itself, has heard how things were: it asks again, or has done so. What a node says of it
+    /// unasked may be as old.
+    pub(super) fn hear_unknown(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        id: ExecutionId,
+        asked: Option<Time>,
+    ) {
+        let (Some(search), Some(asked)) = (self.looking.by_execution.get(&id), asked) else {
+            return;
+        };
+        if search.since <= asked && now < search.due {
             self.hear_answer(from, id);
         }
     }
@@ -184,6 +201,7 @@ impl Engine {
             // Whoever comes to it so late stood still, or its disk was full: all may have changed meanwhile.
             if search.due.after(self.options.times.patience) <= step.now {
                 search.silent.clone_from(&search.asked);
+                search.since = step.now;
                 search.questions = 0;
             }
             search.silent.retain(|node| !self.peers.is_lost(*node));
@@ -218,7 +236,7 @@ impl Engine {
 
 fn ask_all(step: &mut Step, execution: ExecutionId, nodes: &BTreeSet<NodeId>) {
     for to in nodes {
-        let message = Envelope::Knows(execution).encode();
+        let message = Envelope::Knows(execution, Some(step.now)).encode();
         step.order(None, Action::Send { to: *to, message });
     }
 }

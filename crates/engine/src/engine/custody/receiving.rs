@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_lineage::{Digest, ExecutionId, NodeId};
+use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
 use outlast_protocols::{replicas, two_phase};
 use outlast_workflow::Program;
 
@@ -90,8 +90,8 @@ impl Engine {
                 self.given.insert((from, definition.digest));
                 self.compile(step, *definition);
             }
-            Envelope::Unknown(id) => self.meet_unknowing(step, from, id),
-            Envelope::Knows(id) => self.take_question(step, from, id),
+            Envelope::Unknown(id, asked) => self.meet_unknowing(step, from, id, asked),
+            Envelope::Knows(id, asked) => self.take_question(step, from, id, asked),
             // The rest is written down; while the disk is full, it is as good as lost.
             _ if self.storage_full => {}
             Envelope::Otherwise(id, begin) => self.take_otherwise(step, from, id, begin),
@@ -117,7 +117,7 @@ impl Engine {
         }
         // What was forgotten is not revived by late messages.
         if self.roster.get(id).is_none() && !self.tombstones.contains(id) {
-            let message = Envelope::Unknown(id).encode();
+            let message = Envelope::Unknown(id, None).encode();
             step.order(None, Action::Send { to: from, message });
         }
         false
@@ -200,8 +200,14 @@ impl Engine {
 
     /// A peer does not know an execution that it is a replica of: it is told again. If everyone
     /// else has forgotten it, it is as good as forgotten here.
-    fn meet_unknowing(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) {
-        self.hear_unknown(step.now, from, id);
+    fn meet_unknowing(
+        &mut self,
+        step: &mut Step,
+        from: NodeId,
+        id: ExecutionId,
+        asked: Option<Time>,
+    ) {
+        self.hear_unknown(step.now, from, id, asked);
         let Some(holding) = self.holding(id) else { return };
         if holding.terms.members.contains(from) {
             self.send_begin(step, from, id);

@@ -30,9 +30,9 @@ pub(in crate::engine) enum Envelope {
     /// Hold this execution as one of its replicas (the paper's EXEC).
     #[n(1)]
     Begin(#[n(0)] Box<Begin>),
-    /// The sender knows nothing of an execution that it was told about.
+    /// The sender knows nothing of an execution that it was told about, or asked for at that time.
     #[n(3)]
-    Unknown(#[n(0)] ExecutionId),
+    Unknown(#[n(0)] ExecutionId, #[n(1)] Option<Time>),
     /// The sender lacks a definition.
     #[n(7)]
     WantDefinition(#[n(0)] Digest),
@@ -58,9 +58,10 @@ pub(in crate::engine) enum Envelope {
     /// Of the events that it was sent or offered, the sender has the first and wants the second.
     #[n(14)]
     EventsSorted(#[n(0)] Vec<u64>, #[n(1)] Vec<u64>),
-    /// Whether the receiver knows an execution: it answers `Otherwise` or `Unknown`.
+    /// Whether the receiver knows an execution: it answers `Otherwise`, or `Unknown` with when it was
+    /// asked by the sender's clock.
     #[n(16)]
-    Knows(#[n(0)] ExecutionId),
+    Knows(#[n(0)] ExecutionId, #[n(1)] Option<Time>),
     /// What one step has to say of an execution: it is taken in one step, too.
     #[n(17)]
     Words(#[n(0)] Shared, #[n(1)] Vec<Said>),
@@ -256,7 +257,7 @@ impl Spoken {
                 (kinds.join("+"), Some(of.execution))
             }
             Envelope::Begin(begin) => (kind_of(&envelope), Some(begin.execution)),
-            Envelope::Unknown(id) | Envelope::Knows(id) => (kind_of(&envelope), Some(*id)),
+            Envelope::Unknown(id, _) | Envelope::Knows(id, _) => (kind_of(&envelope), Some(*id)),
             _ => (kind_of(&envelope), None),
         };
         Some(Self { kind, execution })
@@ -336,7 +337,7 @@ mod tests {
                 assert_eq!(Envelope::heartbeat(&bytes[..length]), None);
             }
         }
-        let other = Envelope::Unknown(ExecutionId::from_bytes([0; 16])).encode();
+        let other = Envelope::Unknown(ExecutionId::from_bytes([0; 16]), None).encode();
         assert_eq!(Envelope::heartbeat(&other), None);
     }
 }
