@@ -306,7 +306,7 @@ pub struct Holders {
 pub struct Detail {
     /// The line of the list.
     pub summary: Summary,
-    /// How it ended, if it did.
+    /// How it ended, if it did and that is decided on: then it stays so.
     pub outcome: Option<Outcome>,
     /// Its input.
     pub input: Value,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::id;
 use outlast_engine::{Ask, Condition, Refusal, Reply, Strategy, Survival, Which};
+use outlast_workflow::Outcome;
 
 const MOMENT: Duration = Duration::from_millis(5);
 const SECOND: Duration = Duration::from_secs(1);
@@ -29,6 +30,13 @@ fn answer(cluster: &mut Cluster) {
 fn has_ended(cluster: &mut Cluster, node: u64) -> bool {
     match cluster.node(node).ask(Ask::Show(Which::Id(id(1)))) {
         Reply::Shown(detail) => detail.summary.condition == Condition::Completed,
+        other => panic!("shown, not {other:?}"),
+    }
+}
+
+fn outcome(cluster: &mut Cluster, node: u64) -> Option<Outcome> {
+    match cluster.node(node).ask(Ask::Show(Which::Id(id(1)))) {
+        Reply::Shown(detail) => detail.outcome,
         other => panic!("shown, not {other:?}"),
     }
 }
@@ -86,6 +94,23 @@ fn a_proposal_that_is_lost_is_made_again() {
     assert!(!(1..=3).any(|node| has_ended(&mut cluster, node)));
     cluster.run(3 * SECOND);
     assert!((1..=3).all(|node| has_ended(&mut cluster, node)), "by then a majority has the end");
+}
+
+/// Whoever asks again is told the same, so nobody is told the end of a run that may yet lose.
+#[test]
+fn what_a_run_gave_is_not_shown_before_it_is_decided_on() {
+    let mut cluster = one_call();
+    cluster.cut(3, &[1, 2]);
+    answer(&mut cluster);
+    cluster.run(3 * SECOND);
+    assert_eq!(outcome(&mut cluster, 3), None, "it has ended here, and is not decided on");
+    let call = cluster.call_of(2);
+    cluster.answer(2, call);
+    cluster.heal();
+    cluster.run(3 * SECOND);
+    let told = outcome(&mut cluster, 2);
+    assert!(told.is_some());
+    assert!((1..=3).all(|node| outcome(&mut cluster, node) == told));
 }
 
 /// It is shown as running until its end is decided on; whoever cancels it twice is told what it waits for.

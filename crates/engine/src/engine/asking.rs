@@ -278,9 +278,11 @@ impl Engine {
         self.wake(id);
         let entry = self.roster.known(id);
         let execution = entry.execution();
+        // Several may each have come to an end of their own: it is nobody's answer until it is decided on.
+        let outcome = execution.outcome().filter(|_| entry.condition.is_end());
         Box::new(Detail {
             summary: summary(id, entry),
-            outcome: execution.outcome().cloned(),
+            outcome: outcome.cloned(),
             input: execution.input(),
             progress: execution.progress(),
             parked,
