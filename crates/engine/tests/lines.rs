@@ -8,10 +8,11 @@ use std::time::Duration;
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::{id, service_of};
 use outlast_engine::{
-    Action, Ask, Condition, Input, ParkedFilter, Phase, Reply, Strategy, Subject, Survival, Which,
+    Action, Ask, Condition, Input, ParkedFilter, Phase, Record, RecordKind, Reply, Strategy,
+    Subject, Survival, Which,
 };
 use outlast_lineage::ExecutionId;
-use outlast_workflow::{Request, Resolution, Ticket};
+use outlast_workflow::{Happening, Outcome, Request, Resolution, Ticket};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -87,6 +88,33 @@ fn lost_line(provider: Provider) -> (Cluster, (ExecutionId, Ticket, Request)) {
     cluster.cut(3, &[1, 2]);
     assert_eq!(names(&cluster.run_answering(3 * SECOND)), [(2, "b"), (2, "c")]);
     (cluster, b)
+}
+
+/// What the history of a node tells, as far as its journal goes.
+fn history(cluster: &mut Cluster, node: u64) -> Vec<Happening> {
+    let records = cluster.node(node).journal.iter().map(|bytes| Record::decode(bytes).unwrap());
+    let told = records.filter_map(|record| match record.kind {
+        RecordKind::Custodial(custodial) if custodial.execution == id(1) => Some(custodial.told()),
+        _ => None,
+    });
+    told.flatten().collect()
+}
+
+/// The history of a node whose line was lost went on as if that line were the run, and told of no end, or of one
+/// that does not count.
+#[test]
+fn a_history_says_that_the_run_of_others_took_the_place_of_its_own() {
+    let (mut cluster, _) = lost_line(Provider::Keyed);
+    let is_adopted = |it: &Happening| matches!(it, Happening::Adopted(_));
+    assert!(!history(&mut cluster, 3).iter().any(is_adopted));
+    cluster.heal();
+    cluster.run(2 * SECOND);
+    let told = history(&mut cluster, 3);
+    let [.., Happening::Adopted(3), Happening::Ended(Outcome::Completed(_))] = &told[..] else {
+        panic!("{told:?}")
+    };
+    let of_the_winner = history(&mut cluster, 2);
+    assert!(!of_the_winner.iter().any(is_adopted), "it ran all of it: {of_the_winner:?}");
 }
 
 /// The provider knows no keys, so its undo needs what it answered; and the answer comes when another

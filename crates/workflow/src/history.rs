@@ -88,4 +88,8 @@ pub enum Happening {
     /// An event was consumed: its type.
     #[n(20)]
     Consumed(#[n(0)] TaskId, #[n(1)] String),
+    /// The run of other nodes took the place of the one that was told of so far: how many activities
+    /// it had completed. What led to it is told where it was run.
+    #[n(21)]
+    Adopted(#[n(0)] u64),
 }

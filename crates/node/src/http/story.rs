@@ -15,7 +15,7 @@ pub(super) struct Line {
     time: String,
     /// What: started, taskStarted, taskCompleted, taskSkipped, taskFaulted, taskCancelled, taskRetried,
     /// called, undoStarted, undone, undoFailed, parked, resolved, suspended, resumed,
-    /// retryRequested, compensationStarted, contextConflict, published, consumed, ended.
+    /// retryRequested, compensationStarted, contextConflict, published, consumed, adopted, ended.
     what: &'static str,
     /// The task's name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,9 @@ pub(super) fn lines(line: &HistoryLine, program: Option<&Program>) -> impl Itera
 pub(super) const fn is_ended(before: bool, happening: &Happening) -> bool {
     match happening {
         Happening::Ended(_) => true,
-        Happening::RetryRequested | Happening::CompensationStarted(_) => false,
+        Happening::RetryRequested | Happening::CompensationStarted(_) | Happening::Adopted(_) => {
+            false
+        }
         _ => before,
     }
 }
@@ -76,7 +78,7 @@ pub(super) const fn is_ended(before: bool, happening: &Happening) -> bool {
 pub(super) fn is_ended_by(before: bool, what: &str) -> bool {
     match what {
         "ended" => true,
-        "retryRequested" | "compensationStarted" => false,
+        "retryRequested" | "compensationStarted" | "adopted" => false,
         _ => before,
     }
 }
@@ -129,6 +131,14 @@ fn tell(happening: &Happening) -> Told {
         Happening::Ended(outcome) => Told::whole("ended", Some(ending(outcome))),
         Happening::Published(task, kind) => Told::with("published", *task, kind),
         Happening::Consumed(task, kind) => Told::with("consumed", *task, kind),
+        Happening::Adopted(progress) => {
+            let activities = if *progress == 1 { "activity" } else { "activities" };
+            let detail = format!(
+                "the run of other nodes, {progress} {activities} completed: it counts here from now on, \
+                 and their histories tell how it came to that"
+            );
+            Told::whole("adopted", Some(detail))
+        }
     }
 }
 
@@ -161,6 +171,7 @@ mod tests {
             Happening::Suspended,
             Happening::RetryRequested,
             Happening::CompensationStarted(String::new()),
+            Happening::Adopted(1),
         ];
         for happening in &happenings {
             for before in [false, true] {

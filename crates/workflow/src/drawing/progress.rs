@@ -48,8 +48,10 @@ impl Progress {
             Happening::Undone(task) => self.enter(*task, TaskState::Compensated),
             Happening::Parked(task, _) => self.enter(*task, TaskState::Waiting),
             Happening::Ended(_) => self.ended = true,
-            // A faulted or cancelled execution can be taken up again.
-            Happening::RetryRequested | Happening::CompensationStarted(_) => self.ended = false,
+            // A faulted or cancelled execution can be taken up again, and that of others need not be over.
+            Happening::RetryRequested
+            | Happening::CompensationStarted(_)
+            | Happening::Adopted(_) => self.ended = false,
             _ => {}
         }
     }

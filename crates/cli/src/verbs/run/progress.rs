@@ -168,6 +168,7 @@ fn describe(happening: &Happening, program: Option<&Program>) -> Option<String> 
         | Happening::Suspended
         | Happening::Resumed
         | Happening::RetryRequested
+        | Happening::Adopted(_)
         | Happening::Ended(_) => return None,
     })
 }

@@ -118,19 +118,21 @@ impl Engine {
         let entry = self.roster.known(id);
         entry.hold_instead(execution, state.len(), &self.definitions);
         turn.adopted = Some(state.into());
-        turn.happenings.extend(self.told_of_beginning(id));
+        turn.happenings.extend(self.told_of_adopted(id));
     }
 
-    /// What happened before the first state. It comes as a whole, without what led to it, which follows
-    /// from how it began.
-    fn told_of_beginning(&mut self, id: ExecutionId) -> Vec<Happening> {
+    /// What is told of a state that comes as a whole, without what led to it. Before the first one there is
+    /// what follows from how it began. Any other one takes the place of what was told before, and may be
+    /// the end.
+    fn told_of_adopted(&mut self, id: ExecutionId) -> Vec<Happening> {
         let entry = self.roster.known(id);
         let Some(Custody::Replica(holding)) = &entry.custody else { return Vec::new() };
         let lineage = &holding.replica.head().lineage;
-        let Some(point) = lineage.head().filter(|point| point.number == 1) else {
-            return Vec::new();
-        };
         let execution = entry.execution();
+        let Some(point) = lineage.head().filter(|point| point.number == 1) else {
+            let ended = execution.outcome().cloned().map(Happening::Ended);
+            return [Happening::Adopted(execution.progress())].into_iter().chain(ended).collect();
+        };
         let (input, salt) = (execution.input(), *execution.salt());
         let depth = entry.parent.as_deref().map_or(0, |parent| parent.depth);
         let start = Start { id, input, salt, keep_plan: true, shared: true, depth };
