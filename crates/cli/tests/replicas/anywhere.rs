@@ -137,6 +137,43 @@ fn whoever_waits_for_an_end_at_a_node_that_stops_is_told_whom_to_ask() {
     assert_eq!(waiting.wait().unwrap().code(), Some(1));
 }
 
+/// A primary that is cut off comes to an end of its own, which does not count.
+#[test]
+fn whoever_follows_a_node_that_is_cut_off_hears_of_the_end_that_counts() {
+    let cluster = Cluster::of(3);
+    let flow = cluster.file("line.yaml", &line(10));
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(100));
+    let [first, second, third] = &cluster.nodes[..] else { panic!("three nodes") };
+    let execution = start(first, &flow, &["--survival", "partition-tolerant:3"]);
+    let cut = first.ask("PUT", "/v1/faults", &json!({ "block": [second.id, third.id] }));
+    assert_eq!(cut.0, 204, "{cut:?}");
+    let mut command = first.command(&["history", &execution, "--follow"]);
+    let mut following = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines =
+        BufReader::new(following.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    assert!(lines.any(|line| line.contains("  ended ")), "it comes to an end by itself");
+    assert_eq!(second.end_of(&execution), "completed");
+    let shown = second.said(&["show", &execution, "--json"]);
+    let leader = if shown["leader"] == second.id.as_str() { second } else { third };
+    let path = format!("/v1/executions/{execution}/history");
+    let told = leader.ask("GET", &path, &Json::Null);
+    assert_eq!(told.0, 200, "{told:?}");
+
+    let healed = first.ask("PUT", "/v1/faults", &json!({ "block": [] }));
+    assert_eq!(healed.0, 204, "{healed:?}");
+    let rest: Vec<String> = lines.collect();
+    assert!(following.wait().unwrap().success());
+    assert!(rest.first().is_some_and(|line| line.contains("  adopted ")), "{rest:?}");
+    assert!(rest.last().is_some_and(|line| line.contains("  ended ")), "{rest:?}");
+    until("all have forgotten that they held it together", || {
+        cluster
+            .nodes
+            .iter()
+            .all(|node| node.ask("GET", "/v1/cluster", &Json::Null).1["own"]["held"] == json!(0))
+    });
+    assert_eq!(leader.ask("GET", &path, &Json::Null), told, "its own history, still");
+}
+
 #[test]
 fn whoever_waits_for_an_end_at_a_node_that_dies_is_told_that_it_goes_on() {
     let mut cluster = Cluster::of(2);

@@ -11,7 +11,7 @@ use axum::http::header;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
-use outlast_engine::{Position, Report, Which};
+use outlast_engine::{Ask, Position, Reply, Report, Which};
 use outlast_expressions::value;
 use outlast_lineage::ExecutionId;
 use outlast_workflow::drawing::{self, Progress};
@@ -128,7 +128,7 @@ async fn progress(api: &Api, execution: ExecutionId) -> Result<Progress, Problem
     }
 }
 
-/// What happened in an execution and what happens, until its end, as server-sent events.
+/// What happened in an execution and what happens, until its end is decided on, as server-sent events.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/events", tag = "executions",
     params(("execution" = String, Path)),
@@ -177,7 +177,10 @@ impl Follower {
             if !self.waiting.is_empty() {
                 continue;
             }
-            if self.ended || (read < READ && !self.wait().await) {
+            if self.ended && self.is_over().await {
+                return None;
+            }
+            if read < READ && !self.wait().await {
                 return None;
             }
         }
@@ -197,12 +200,24 @@ impl Follower {
         Some(records.len())
     }
 
+    /// Whether the end that was told is one: what several nodes hold may come to ends that do not count.
+    async fn is_over(&self) -> bool {
+        let ask = Ask::Show(Which::Id(self.execution));
+        match self.api.node.ask(ask).await {
+            Ok(Reply::Shown(detail)) => detail.summary.condition.is_end(),
+            _ => true,
+        }
+    }
+
     /// Waits until there may be more. Says whether there ever will be.
     async fn wait(&mut self) -> bool {
         loop {
             match self.reports.recv().await {
                 Ok(report) => match &*report {
-                    Report::Happened { execution, .. } if *execution == self.execution => {
+                    Report::Happened { execution, .. }
+                    | Report::ConditionChanged { execution, .. }
+                        if *execution == self.execution =>
+                    {
                         return true;
                     }
                     _ => {}

@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use outlast_engine::Condition;
 use outlast_lineage::NodeId;
 use serde_json::Value as Json;
 
@@ -85,7 +86,11 @@ impl Reader {
             }
             match self.read().await? {
                 Read::More => {}
-                Read::Nothing if self.pages.ended => return Ok(None),
+                Read::Nothing if self.pages.ended => match self.is_over().await {
+                    Some(true) => return Ok(None),
+                    Some(false) => tokio::time::sleep(PAUSE).await,
+                    None => self.ask_another().await?,
+                },
                 Read::Nothing | Read::Busy => tokio::time::sleep(PAUSE).await,
                 Read::Gone => return Ok(None),
                 Read::Silent => self.ask_another().await?,
@@ -98,6 +103,15 @@ impl Reader {
         self.holder = find(&self.relay, &self.execution).await.map_err(|_| BrokenOff)?;
         self.pages.begin_anew();
         Ok(())
+    }
+
+    /// Whether the end that was told is one, as the other node sees it; nothing if it does not answer.
+    async fn is_over(&self) -> Option<bool> {
+        let request = look(format!("/v1/executions/{}", self.execution));
+        let answer = self.relay.ask(self.holder, request, CHANGE_TIME_MAX).await.ok()?;
+        let shown: Json = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let condition = shown.get("condition").and_then(Json::as_str).and_then(Condition::parse);
+        Some(answer.status == StatusCode::NOT_FOUND || condition.is_some_and(Condition::is_end))
     }
 
     async fn read(&mut self) -> Result<Read, BrokenOff> {

@@ -221,7 +221,8 @@ async fn place(api: &Api, relay: &Relay, execution: &str) -> Result<Place, Probl
 /// The other node that knows the latest of an execution that is over here: a person may have had a faulted
 /// one tried again or rolled back, or have settled what was parked, by any of those who held it. Where it is
 /// held with others nobody can have. Whatever ended otherwise is the same everywhere, and what this node saw
-/// of it counts: one that was down meanwhile heard of the end last, and of what led to it nothing.
+/// of it counts: one that was down meanwhile, or whose line was lost, heard of the end last, and of what led to
+/// it nothing.
 pub(super) async fn later_elsewhere(
     api: &Api,
     relay: &Relay,
