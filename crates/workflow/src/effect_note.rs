@@ -26,6 +26,9 @@ pub enum EffectNote {
         /// Where in the flow it is, iterations included and attempts not: the same on every line.
         #[n(4)]
         place: Digest,
+        /// What undoing it will cost, if the document says so without looking at what it gives.
+        #[n(5)]
+        cost: Option<f64>,
     },
     /// It happened.
     #[n(1)]

@@ -120,8 +120,9 @@ proptest! {
         let mut standing = BTreeMap::new();
         for note in &world.effects {
             match note {
-                EffectNote::Intended { effect, key, deduplicated, pivot, .. } => {
+                EffectNote::Intended { effect, key, deduplicated, pivot, cost, .. } => {
                     prop_assert!(!deduplicated && !pivot);
+                    prop_assert_eq!(*cost, Some(1.0), "the document says so");
                     prop_assert!(standing.insert(*effect, (*key, false)).is_none());
                 }
                 EffectNote::Done { effect, cost } => {

@@ -117,6 +117,9 @@ pub enum Note {
         /// Whether the provider acts once for each key.
         #[n(2)]
         deduplicated: bool,
+        /// What undoing it will cost, if that is known before.
+        #[n(3)]
+        cost: Option<f64>,
     },
     /// It happened.
     #[n(1)]
@@ -246,14 +249,14 @@ impl Standing {
 
     fn take_note(&mut self, number: u64, note: &Note) {
         match note {
-            Note::Intended { effect, key, deduplicated } => {
+            Note::Intended { effect, key, deduplicated, cost } => {
                 // Asked again: what was written down first stays.
                 self.records.entry(*effect).or_insert(Record {
                     key: *key,
                     deduplicated: *deduplicated,
                     intended: number,
                     committed: None,
-                    cost: 0.0,
+                    cost: cost.unwrap_or(0.0).max(0.0),
                     verdict: None,
                 });
             }

@@ -6,6 +6,7 @@ use outlast_lineage::{Effect, EffectId, EffectState};
 use super::Machine;
 use super::conduct::{is_pivot, must_not_repeat};
 use crate::execution::{Branch, Datum, Stage};
+use crate::program::Template;
 use crate::{EffectNote, Request};
 
 impl Machine<'_> {
@@ -19,7 +20,18 @@ impl Machine<'_> {
             deduplicated: !must_not_repeat(self.program, branch),
             pivot: is_pivot(self.program, branch),
             place: frame.path.digest(),
+            cost: self.cost_known_before(branch),
         });
+    }
+
+    /// What undoing the innermost call will cost, if it is a number in the document.
+    fn cost_known_before(&self, branch: &Branch) -> Option<f64> {
+        let owner = branch.frames().iter().rfind(|frame| self.owes_undo(frame.task))?;
+        let compensation = self.program.task(owner.task).traits.compensation.as_ref()?;
+        match compensation.cost.as_ref()? {
+            Template::Literal(cost) => value::as_f64(cost),
+            Template::Computed(_) => None,
+        }
     }
 
     /// The call of the innermost task happened.

@@ -2,11 +2,11 @@
 
 use outlast_lineage::{Epoch, NodeId};
 
-use super::super::{Change, Input, Message, Mode, Output, Replica, Situation, Timer};
+use super::super::{Change, Input, Message, Mode, Note, Output, Replica, Situation, Timer};
 use super::flow::{Activity, Plan};
 use super::steps::{
-    NOW, acknowledging, advance, begun, effect, elect, fire, head, held, intended, lose, point,
-    receive, request, said_to, setup, state, timer_at, update, vote, written,
+    NOW, acknowledging, advance, begun, effect, elect, fire, head, held, intended, key, lose,
+    point, receive, request, said_to, setup, state, timer_at, update, vote, written,
 };
 use super::world::{ELECTION_WAIT, Terms, World};
 
@@ -305,6 +305,31 @@ fn a_primary_over_its_budget_pauses_until_a_majority_follows() {
     advance(&mut primary, 1, vec![intended(effect(3, 1, 4), "b", false)]);
     let outputs = advance(&mut primary, 2, vec![super::steps::done(effect(3, 1, 4))]);
     assert_eq!(says_so(&outputs), 1, "and again when it pauses again");
+}
+
+/// Not of the paper: what undoing will cost counts before the call leaves, if it is known then. On real nodes
+/// a budget of three activities let four of them happen.
+#[test]
+fn a_call_that_would_pass_the_budget_does_not_leave() {
+    let mut primary = begun(super::super::Setup { budget: Some(20.0), ..setup(3, 3, 1) });
+    let costly = |number| Note::Intended {
+        effect: effect(3, 1, number),
+        key: key("a"),
+        deduplicated: false,
+        cost: Some(10.0),
+    };
+    let mut at = 1;
+    for _ in 0..2 {
+        advance(&mut primary, at, vec![costly(at)]);
+        assert!(primary.may_leave(at), "it can be afforded");
+        advance(&mut primary, at, vec![super::steps::done(effect(3, 1, at))]);
+        at += 2;
+    }
+    let outputs = advance(&mut primary, at, vec![costly(at)]);
+    assert!(outputs.contains(&Output::Report(Situation::OverBudget)));
+    assert!(!primary.may_leave(at), "with it, undoing would cost 30");
+    receive(&mut primary, 1, Message::Ack { point: point(3, 1, at), confirmed: None });
+    assert!(primary.may_leave(at), "a majority has it");
 }
 
 /// 4.2: "r sends an update containing the produced execution state to all replicas"; nothing else
