@@ -11,11 +11,16 @@
 //! check: an author begins a new term when it restarts, and when it goes on from a state that is not
 //! the last one it made in this term.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use minicbor::{Decode, Decoder, Encode, decode};
 
 use crate::{BranchId, Epoch, NodeId};
+
+/// The most states that are believed of a line: beyond it someone counts wrongly, and there would be
+/// nothing left to count on with.
+const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// One state of one branch: who made it, in which term, and which number it has.
 ///
@@ -128,6 +133,19 @@ impl Lineage {
         Point { author, epoch, number }
     }
 
+    /// Whether so many states of these authors, one after the other, can be added. Whoever hears of them
+    /// from somebody else asks before it adds them.
+    pub fn can_extend_by(&self, runs: &[(NodeId, Epoch, NonZeroU64)]) -> bool {
+        let added = runs.iter().map(|(_, _, states)| states.get()).fold(0, u64::saturating_add);
+        let mut highest = BTreeMap::new();
+        let mut goes_on = |(author, epoch, _): &(NodeId, Epoch, NonZeroU64)| {
+            // Most often there is one: then nothing need be remembered.
+            let before = (1 < runs.len()).then(|| highest.insert(*author, *epoch)).flatten();
+            before.or_else(|| self.highest_epoch(*author)) <= Some(*epoch)
+        };
+        self.number.saturating_add(added) <= NUMBER_MAX && runs.iter().all(&mut goes_on)
+    }
+
     /// How many states the line has: the number of its newest one.
     pub const fn number(&self) -> u64 {
         self.number
@@ -213,6 +231,9 @@ impl Lineage {
         if pairs().any(|(one, next)| next.first <= one.first) {
             return Some("the segments of a lineage are in order");
         }
+        if NUMBER_MAX < self.number {
+            return Some("no lineage has so many states");
+        }
         if self.segments.last().is_some_and(|last| last.first > self.number) {
             return Some("a lineage has no segment after its newest state");
         }
@@ -223,7 +244,7 @@ impl Lineage {
     }
 
     fn a_term_falls(&self) -> bool {
-        let mut highest = std::collections::BTreeMap::new();
+        let mut highest = BTreeMap::new();
         self.segments.iter().any(|segment| {
             let before = highest.insert(segment.author, segment.epoch);
             before > Some(segment.epoch)

@@ -341,11 +341,13 @@ fn told_in_portions(
         let portion: Vec<Delta> = deltas.by_ref().take(*length).collect();
         let mut all = Delta::default();
         for delta in &portion {
+            prop_assert!(singly.can_take(delta), "what was made of this state fits it");
             singly.apply(delta.clone());
         }
         for delta in portion.iter().cloned() {
             all.and_then(delta);
         }
+        prop_assert!(together.can_take(&all));
         let bytes = minicbor::to_vec(&all).expect("a delta can be written");
         together.apply(minicbor::decode(&bytes).expect("a written delta can be read"));
         prop_assert_eq!(&singly, &together, "{:#?}", portion);

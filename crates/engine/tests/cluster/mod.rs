@@ -34,7 +34,12 @@ pub(crate) struct Cluster {
     pub(crate) mute: Vec<(u64, u8)>,
     /// What has a word of these kinds arrives twice.
     pub(crate) doubled: Vec<u8>,
+    /// What else arrives before each message, made of it.
+    pub(crate) noise: Option<Noise>,
 }
+
+/// Makes nonsense of a message.
+pub(crate) type Noise = Box<dyn FnMut(&[u8]) -> Vec<u8>>;
 
 impl Cluster {
     /// Nodes that know each other and a program.
@@ -47,6 +52,7 @@ impl Cluster {
             down: BTreeSet::new(),
             mute: Vec::new(),
             doubled: Vec::new(),
+            noise: None,
         };
         let all: BTreeSet<NodeId> = (1..=count).map(NodeId).collect();
         for node in &mut cluster.nodes {
@@ -145,6 +151,9 @@ impl Cluster {
             let Some(message) = heard.filter(|_| !lost && !self.down.contains(&to)) else {
                 continue;
             };
+            if let Some(message) = self.noise.as_mut().map(|noise| noise(&message)) {
+                self.node(to).step(Input::Received { from: NodeId(from), message });
+            }
             let kinds = kind::kinds_of(&message);
             self.delivered.extend(kinds.iter().map(|kind| (from, to, *kind)));
             if kinds.iter().any(|kind| self.doubled.contains(kind)) {

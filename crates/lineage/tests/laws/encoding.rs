@@ -1,6 +1,7 @@
 //! What travels comes back as it was, tolerates fields it does not know yet, and refuses nonsense.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use minicbor::{Decode, Encode};
 use outlast_lineage::{
@@ -37,6 +38,34 @@ proptest! {
                 lineage: line.lineage.clone(),
             };
             prop_assert_eq!(&read::<Pivot>(&bytes(&pivot)).unwrap(), &pivot);
+        }
+    }
+
+    #[test]
+    fn a_line_can_take_runs_that_make_one_again_and_no_others(
+        runs in prop::collection::vec((0..3_u64, 0..4_u64, 1..4_u64), 0..6),
+        held in 0..6_usize,
+    ) {
+        let run = |(author, epoch, states): (u64, u64, u64)| {
+            (NodeId(author), Epoch(epoch), NonZeroU64::new(states).unwrap())
+        };
+        let runs: Vec<_> = runs.into_iter().map(run).collect();
+        let mut line = Lineage::default();
+        for (place, run) in runs.iter().enumerate() {
+            let (author, epoch, states) = *run;
+            let falls = Some(epoch) < line.highest_epoch(author);
+            prop_assert_eq!(line.can_extend_by(&[*run]), !falls);
+            if place == held.min(runs.len()) {
+                let mut probe = line.clone();
+                let adds = runs[place..].iter().all(|(author, epoch, states)| {
+                    let can = probe.can_extend_by(&[(*author, *epoch, *states)]);
+                    if can { probe.extend_by(*author, *epoch, *states); }
+                    can
+                });
+                prop_assert_eq!(line.can_extend_by(&runs[place..]), adds);
+            }
+            if falls { break; }
+            line.extend_by(author, epoch, states);
         }
     }
 
@@ -170,4 +199,15 @@ fn heads_that_are_not_maximal_are_read_as_those_that_are() {
     let branches = BTreeMap::from([(BranchId::TRUNK, vec![old, new.clone()])]);
     let heads: Heads = read(&bytes([branches])).unwrap();
     assert_eq!(heads.of(BranchId::TRUNK).collect::<Vec<_>>(), [&new]);
+}
+
+#[test]
+fn a_line_of_more_states_than_can_be_counted_on_from_is_refused() {
+    let mut line = Lineage::default();
+    let most = NonZeroU64::new(u64::MAX / 2).unwrap();
+    line.extend_by(NodeId(1), Epoch(1), most);
+    assert_eq!(read::<Lineage>(&bytes(&line)).unwrap(), line);
+    assert!(!line.can_extend_by(&[(NodeId(1), Epoch(1), NonZeroU64::MIN)]));
+    line.extend(NodeId(1), Epoch(1));
+    assert!(read::<Lineage>(&bytes(&line)).is_err());
 }

@@ -2,9 +2,16 @@
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use outlast_lineage::{EffectId, Epoch, Head, Lineage, NodeId, OperationKey, Point};
+use outlast_lineage::{EffectId, Epoch, Head, Lineage, NodeId, OperationKey, Point, Segment};
 
 use super::Term;
+
+/// The highest count that is believed, of terms, states or activities: beyond it someone counts wrongly,
+/// and no execution gets there.
+const COUNT_MAX: u64 = u64::MAX / 2;
+
+/// The highest decision that is believed.
+const INSTANCE_MAX: u32 = u32::MAX / 2;
 
 /// What one replica says to another.
 #[derive(Clone, PartialEq, Debug, Encode, Decode)]
@@ -210,6 +217,22 @@ pub struct Choice {
     pub is_final: bool,
 }
 
+impl Choice {
+    /// Whether it can have been decided on, as the how manieth decision.
+    pub(super) fn is_believable(&self, instance: u32) -> bool {
+        instance <= INSTANCE_MAX && is_line_believable(&self.lineage)
+    }
+}
+
+fn is_line_believable(line: &Lineage) -> bool {
+    let counted = |segment: &Segment| segment.epoch.0 <= COUNT_MAX;
+    line.number() <= COUNT_MAX && line.segments().iter().all(counted)
+}
+
+fn is_head_believable(head: &Head) -> bool {
+    is_line_believable(&head.lineage) && head.progress <= COUNT_MAX
+}
+
 /// An effect that its author wants to undo.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct Asked {
@@ -225,6 +248,42 @@ pub struct Asked {
 }
 
 impl Message {
+    /// Whether all that it counts can be counted on from.
+    pub(super) fn is_believable(&self) -> bool {
+        let counted = |count: &u64| *count <= COUNT_MAX;
+        let term = |term: &Epoch| counted(&term.0);
+        let point = |point: &Point| term(&point.epoch) && counted(&point.number);
+        let confirmed = |confirmed: &Option<Term>| confirmed.is_none_or(|(of, _)| term(&of));
+        let held = |held: &Held| is_head_believable(&held.head);
+        match self {
+            Self::Update { base, next, progress, .. } => {
+                base.iter().chain([next]).all(point) && counted(progress)
+            }
+            Self::Lead { head, term: of, .. } | Self::RequestVote { term: of, head } => {
+                term(of) && is_head_believable(head)
+            }
+            Self::State { held: state, term: of } => of.iter().all(term) && held(state),
+            Self::Ack { point: stored, confirmed: by } => point(stored) && confirmed(by),
+            Self::Vote { term: of, head, held: state, confirmed: by } => {
+                let states = is_head_believable(head) && state.iter().all(held);
+                term(of) && states && confirmed(by)
+            }
+            Self::Reject { term: of, known, .. } => term(of) && term(known),
+            Self::RecoveryRequest { head } => is_head_believable(head),
+            Self::RecoveryReply { held: state, .. } => state.iter().all(held),
+            Self::Decided { instance, choice } | Self::MayUndo { instance, choice, .. } => {
+                choice.is_believable(*instance)
+            }
+            // What these name is looked for, and not counted on from.
+            Self::Want
+            | Self::Allow { .. }
+            | Self::Keep { .. }
+            | Self::Leave { .. }
+            | Self::StoodDown { .. }
+            | Self::Inquire => true,
+        }
+    }
+
     /// How many bytes of states and deltas it carries.
     pub fn bytes_carried(&self) -> usize {
         match self {

@@ -220,12 +220,11 @@ impl Replica {
         match input {
             Input::Begun => self.begin(&mut out),
             Input::Restarted => self.restart(&mut out),
-            Input::Received { from, message }
-                if self.is_peer(from) && !self.fenced.contains(&from) =>
-            {
-                self.receive(&mut out, from, message);
+            Input::Received { from, message } => {
+                if self.is_heard(from) && message.is_believable() {
+                    self.receive(&mut out, from, message);
+                }
             }
-            Input::Received { .. } => {}
             Input::TimerFired(timer) => self.fired(&mut out, timer),
             Input::PeerLost(peer) => self.lose(&mut out, peer),
             Input::PeerFound(peer) => self.find(&mut out, peer),
@@ -235,7 +234,11 @@ impl Replica {
                 self.advanced(&mut out, bytes, progress, ended, notes);
             }
             Input::DecisionWanted { number } => self.want_decision(&mut out, number),
-            Input::Decided { instance, choice } => self.decided(&mut out, instance, choice),
+            Input::Decided { instance, choice } => {
+                if choice.is_believable(instance) {
+                    self.decided(&mut out, instance, choice);
+                }
+            }
             Input::Undone(effects) => self.undone(&mut out, effects),
             Input::NeverWere(effects) => self.judge_owed(&mut out, Verdict::Void, effects),
             Input::FoundKept(effects) => self.judge_owed(&mut out, Verdict::Kept, effects),
@@ -383,6 +386,11 @@ impl Replica {
 
     fn is_peer(&self, node: NodeId) -> bool {
         node != self.setup.me && self.setup.members.contains(node)
+    }
+
+    /// Whether a node is a peer that may still come back.
+    fn is_heard(&self, node: NodeId) -> bool {
+        self.is_peer(node) && !self.fenced.contains(&node)
     }
 
     fn is_elected_mode(&self) -> bool {

@@ -4,6 +4,7 @@
 //! the standing again by applying them in order.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use minicbor::{Decode, Encode};
 use outlast_lineage::{EffectId, Epoch, Head, Lineage, NodeId, OperationKey, Point};
@@ -218,8 +219,9 @@ impl Standing {
                 self.promised = self.promised.max(Some((*term, *node)));
             }
             Change::Extended { point, progress, ended, notes } => {
-                while self.head.lineage.number() < point.number {
-                    self.head.lineage.extend(point.author, point.epoch);
+                let states = point.number.checked_sub(self.head.lineage.number());
+                if let Some(states) = states.and_then(NonZeroU64::new) {
+                    self.head.lineage.extend_by(point.author, point.epoch, states);
                 }
                 self.head.progress = *progress;
                 self.ended = *ended;

@@ -333,6 +333,23 @@ impl Branch {
     }
 }
 
+impl BranchPatch {
+    /// Whether a branch with this line can go on as the patch says.
+    pub(super) fn can_follow(&self, line: &Lineage) -> bool {
+        match (&self.lineage, self.author) {
+            (Some(whole), _) => whole.can_extend_by(&self.then),
+            (None, None) => line.can_extend_by(&self.then),
+            (None, Some((node, epoch))) => {
+                let first = (node, epoch, NonZeroU64::MIN);
+                match &self.then[..] {
+                    [] => line.can_extend_by(&[first]),
+                    then => line.can_extend_by(&[&[first], then].concat()),
+                }
+            }
+        }
+    }
+}
+
 /// What a step changed of one branch.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) struct BranchPatch {

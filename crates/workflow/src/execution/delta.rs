@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use minicbor::{Decode, Encode};
-use outlast_lineage::{BranchId, Digest, Effect, EffectId};
+use outlast_lineage::{BranchId, Digest, Effect, EffectId, Lineage};
 
 use super::branch::{Branch, BranchPatch};
 use super::datum::{Datum, Large};
@@ -149,7 +149,26 @@ impl Execution {
         self.large.take_changes();
     }
 
+    /// Whether a delta of somebody else can be applied: it may be none of this state, and make no sense
+    /// here.
+    pub fn can_take(&self, delta: &Delta) -> bool {
+        let is_in_order = delta.branches.is_sorted_by(|one, next| one.id < next.id)
+            && delta.gone.is_sorted_by(|one, next| one < next);
+        let can_follow = |patch: &BranchPatch| {
+            if patch.born.is_some() {
+                return patch.can_follow(&Lineage::default());
+            }
+            let is_gone = delta.gone.binary_search(&patch.id).is_ok();
+            let here = self.branches.get(&patch.id).filter(|_| !is_gone);
+            here.is_some_and(|branch| patch.can_follow(&branch.lineage))
+        };
+        is_in_order && delta.branches.iter().all(can_follow)
+    }
+
     /// Takes over what another copy's step changed. Runs no expression and decides nothing.
+    ///
+    /// # Panics
+    /// If it is the delta of another state (`can_take`).
     pub fn apply(&mut self, delta: Delta) {
         self.large.apply(delta.added, &delta.removed);
         // What is gone may have come back in a later one of several steps.

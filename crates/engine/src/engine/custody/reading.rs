@@ -21,9 +21,11 @@ pub(in crate::engine) struct Reading {
 }
 
 impl Reading {
-    /// Reads a delta; says whether it could be read.
-    pub(super) fn read_delta(&mut self, delta: &[u8]) -> bool {
-        self.delta = Passed::decode(delta);
+    /// Reads a delta; says whether it could be read, and fits the state that it is to be applied to, if
+    /// it is.
+    pub(super) fn read_delta(&mut self, delta: &[u8], to: Option<&Execution>) -> bool {
+        let fits = |read: &Passed| to.is_none_or(|execution| execution.can_take(&read.delta));
+        self.delta = Passed::decode(delta).filter(fits);
         self.delta.is_some()
     }
 
@@ -108,6 +110,6 @@ mod tests {
         let whole = state(1);
         assert!(reading.read_state(&whole).is_some());
         assert_eq!(reading.read_state(&whole[..whole.len() - 1]), None);
-        assert!(!reading.read_delta(&[0xff]));
+        assert!(!reading.read_delta(&[0xff], None));
     }
 }

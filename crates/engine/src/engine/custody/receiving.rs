@@ -332,7 +332,8 @@ impl Engine {
     }
 
     /// Whether the states and deltas that a message carries can be read: what cannot be read is
-    /// dropped before any machine hears of it.
+    /// dropped before any machine hears of it. So is a delta that does not fit the state it is said to go
+    /// on from: whoever does not acknowledge it is told how far its sender is, and asks for the whole state.
     fn can_read(
         &mut self,
         step: &mut Step,
@@ -340,8 +341,10 @@ impl Engine {
         id: ExecutionId,
         message: &mut replicas::Message,
     ) -> bool {
-        if let Some(delta) = message.delta_mut() {
-            return self.reading.read_delta(delta);
+        if let replicas::Message::Update { base, delta, .. } = message {
+            let entry = self.roster.known(id);
+            let (held, execution) = (entry.held_point(), entry.execution());
+            return self.reading.read_delta(delta, (held == *base).then_some(execution));
         }
         let Some(held) = message.held_mut() else { return true };
         let definition = self.reading.read_state(&held.state);

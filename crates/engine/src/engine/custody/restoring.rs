@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
-use outlast_lineage::{Epoch, ExecutionId, NodeId};
+use outlast_lineage::{Epoch, ExecutionId, NodeId, Point};
 use outlast_protocols::{paxos, replicas, two_phase};
 use outlast_workflow::{Event, Execution};
 
@@ -262,6 +262,14 @@ impl Entry {
     /// The state as bytes: what several nodes hold is never left to the store alone.
     pub(in crate::engine) fn held_state(&self) -> Vec<u8> {
         self.state_bytes().expect("a state in custody is in memory")
+    }
+
+    /// Which state is held with others, if it is one that somebody made.
+    pub(super) fn held_point(&self) -> Option<Point> {
+        match &self.custody {
+            Some(Custody::Replica(holding)) => holding.replica.head().lineage.head(),
+            _ => None,
+        }
     }
 
     /// The condition of its execution, as far as it counts.

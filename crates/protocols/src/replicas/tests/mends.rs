@@ -417,3 +417,28 @@ fn a_primary_that_pauses_for_ever_has_its_line_decided_on() {
         assert_eq!(proposed, usize::from(!lost), "once, if a majority can be reached");
     }
 }
+
+/// One that counts wrongly would keep whoever believes it busy for ever, or leave it nothing to count on with.
+#[test]
+fn nobody_goes_on_from_what_no_execution_can_come_to() {
+    const FAR: u64 = u64::MAX - 1;
+    let nonsense = [
+        update(None, point(3, 1, FAR), 1),
+        update(None, point(3, FAR, 1), 1),
+        update(None, point(3, 1, 1), FAR),
+        Message::Lead { head: head(&[(3, FAR, 1)], 1), term: Epoch(1), ended: false },
+        Message::Lead { head: head(&[(3, 1, 1)], FAR), term: Epoch(1), ended: false },
+        Message::RequestVote { term: Epoch(FAR), head: head(&[], 0) },
+        Message::Reject { term: Epoch(1), known: Epoch(FAR), leader: None },
+        Message::Decided {
+            instance: u32::MAX,
+            choice: Choice { lineage: line(&[(3, 1, 1)]), is_final: true },
+        },
+    ];
+    for message in nonsense {
+        let mut backup = begun(setup(1, 3, 1));
+        let before = backup.clone();
+        assert_eq!(receive(&mut backup, 3, message.clone()), [], "{message:?}");
+        assert_eq!(backup, before, "{message:?}");
+    }
+}
