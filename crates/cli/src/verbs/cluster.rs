@@ -121,11 +121,37 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     let headings =
         ["NODE", "STATE", "SINCE", "ADDRESS", "RELEASE", "LIVE", "HELD", "LED", "STALLED"];
     table::print(&table::columns(&headings, &rows));
-    let silent = seen["unreachable"].as_array().map_or(0, Vec::len);
+    let count = |wanted| members.iter().filter(|member| missed(member) == Some(wanted)).count();
+    let (silent, stuck) = (count(Missed::Unreachable), count(Missed::Stuck));
     if 0 < silent {
         eprintln!("{silent} of them cannot be reached: they are down, or the network is cut");
     }
+    if 0 < stuck {
+        eprintln!(
+            "{stuck} of them answer, but send no heartbeats in time: their disks may be full or slow, \
+             which `GET /ready` and the log there say"
+        );
+    }
     Ok(Exit::Completed)
+}
+
+/// Why the heartbeats of a member are missed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Missed {
+    /// It does not answer at all.
+    Unreachable,
+    /// It answers: a heartbeat says how long records wait for the disk, and does not count if that is
+    /// too long.
+    Stuck,
+}
+
+/// Whether a member is missed, and why. Whoever left is not.
+fn missed(member: &Json) -> Option<Missed> {
+    let is_heard = member["reachable"].as_bool() != Some(false);
+    if is_heard || member["state"] == "left" {
+        return None;
+    }
+    Some(if member["share"].is_object() { Missed::Stuck } else { Missed::Unreachable })
 }
 
 fn seen_by(seen: &Json) -> String {
@@ -135,10 +161,9 @@ fn seen_by(seen: &Json) -> String {
 fn row(member: &Json) -> Vec<String> {
     let share = &member["share"];
     let state = table::text(member, "state");
-    // Whoever left is not missed.
-    let missed = member["reachable"].as_bool() == Some(false) && state != "left";
-    let state = match (missed, share["draining"].as_bool()) {
-        (true, _) => format!("{state}, unreachable"),
+    let state = match (missed(member), share["draining"].as_bool()) {
+        (Some(Missed::Unreachable), _) => format!("{state}, unreachable"),
+        (Some(Missed::Stuck), _) => format!("{state}, stuck"),
         (_, Some(true)) => format!("{state}, draining"),
         _ => state,
     };
@@ -186,6 +211,18 @@ fn time(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_that_answers_without_heartbeats_is_stuck_and_not_unreachable() {
+        let state = |reachable: bool, state: &str, share: Json| {
+            row(&json!({ "state": state, "reachable": reachable, "share": share })).remove(1)
+        };
+        let share = json!({ "live": 1 });
+        assert_eq!(state(true, "alive", share.clone()), "alive");
+        assert_eq!(state(false, "alive", share), "alive, stuck");
+        assert_eq!(state(false, "suspect", Json::Null), "suspect, unreachable");
+        assert_eq!(state(false, "left", Json::Null), "left");
+    }
 
     #[test]
     fn a_time_has_a_number_and_a_unit() {

@@ -122,7 +122,8 @@ fn why_not_yet(lag: Duration, missed: &[String]) -> String {
                reached: a disk of theirs may be full or slow (`GET /ready` and the log of each say so)"
             .to_owned(),
         missed => format!(
-            "too few of the nodes that are to hold the execution answer: {} cannot be reached",
+            "too few of the nodes that are to hold the execution answer: nothing is heard from {}, which \
+             are down or cut off, or their disks are full or slow (`outlast cluster status` says which)",
             missed.join(", ")
         ),
     };
@@ -329,7 +330,7 @@ mod tests {
         let (quick, slow) = (Duration::from_millis(3), Duration::from_secs(7));
         assert!(why_not_yet(slow, &[]).starts_with("the disk of this node is slow"));
         let missed = ["a".to_owned(), "b".to_owned()];
-        assert!(why_not_yet(quick, &missed).contains("answer: a, b cannot be reached"));
+        assert!(why_not_yet(quick, &missed).contains("nothing is heard from a, b, which"));
         assert!(why_not_yet(quick, &[]).contains("a disk of theirs may be full or slow"));
     }
 }
