@@ -175,6 +175,26 @@ fn what_the_decided_run_has_by_the_same_key_is_kept() {
     assert_eq!(said_to(&receive(&mut winner, 3, wish), 3), [&kept]);
 }
 
+/// 4.4: "the activity execution belongs to the decided workflow execution and the activity is not
+/// compensated. In this case, the replica writes a keep record". Here: without asking anybody.
+#[test]
+fn what_is_on_the_decided_line_is_written_down_as_kept() {
+    let mut primary = begun(setup(3, 3, 1));
+    let own = [effect(3, 1, 1), effect(3, 1, 3)];
+    for effect in own {
+        advance(&mut primary, 0, vec![intended(effect, "a", false)]);
+        advance(&mut primary, 1, vec![done(effect)]);
+    }
+    finish(&mut primary, 2);
+    let decided = primary.head().lineage.clone();
+    let outputs = decide(&mut primary, 0, decided);
+    let judged = Change::Judged { verdict: Verdict::Kept, effects: own.to_vec() };
+    assert!(outputs.contains(&Output::Persist(judged)), "{outputs:?}");
+    let asks = |message: &&Message| matches!(message, Message::MayUndo { .. });
+    assert!(!said_to(&outputs, 1).iter().any(asks), "{outputs:?}");
+    assert!(outputs.contains(&Output::Settled));
+}
+
 /// 4.4: "The replica regularly repeats the COMP_REQ messages until it has written a keep or
 /// compensation record for each activity that it has executed."
 #[test]
