@@ -123,6 +123,11 @@ impl Relay {
             }
             pending.insert(number, (to, tell));
         }
+        // Whoever waits for an end waits for long, and nobody is told twice that a node was lost: one that
+        // was lost just before is not asked.
+        if request.awaits_an_end() && !self.others().contains(&(to, true)) {
+            return Err(Unanswered::Unsent);
+        }
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let word = Word::Ask(number, Request { patience_ms, ..request });
         if self.inner.transport.send(to, word.encode().into()) != Sent::Queued {
