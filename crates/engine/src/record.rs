@@ -131,7 +131,7 @@ pub struct Custodial {
     /// Lines that are kept apart from now on, with their states.
     #[n(8)]
     pub remnants: Vec<(Epoch, ByteVec)>,
-    /// What happened, if it is not said with what the state went on by.
+    /// What happened before that, or without it.
     #[n(9)]
     pub(crate) happenings: Vec<Happening>,
 }
@@ -140,9 +140,7 @@ impl Custodial {
     /// What happened, for the history.
     pub fn told(&self) -> Vec<Happening> {
         let told = self.all_passed().filter_map(|bytes| crate::engine::happenings_of(bytes));
-        let mut all: Vec<Happening> = told.flatten().collect();
-        all.extend_from_slice(&self.happenings);
-        all
+        self.happenings.iter().cloned().chain(told.flatten()).collect()
     }
 
     /// How many bytes of states and deltas it carries.

@@ -117,6 +117,24 @@ fn a_history_says_that_the_run_of_others_took_the_place_of_its_own() {
     assert!(!of_the_winner.iter().any(is_adopted), "it ran all of it: {of_the_winner:?}");
 }
 
+/// Whoever is elected takes over the furthest state and goes on from it in one step: its record told of the
+/// second only.
+#[test]
+fn a_history_says_that_whoever_goes_on_took_the_state_of_another_over() {
+    let program = program_of("two", &[("a", Provider::Keyed), ("b", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 3));
+    cluster.run_past_linger();
+    cluster.cut(3, &[2]);
+    let a = cluster.call_of(3);
+    cluster.answer(3, a);
+    cluster.run_past_linger();
+    cluster.kill(3);
+    cluster.run(2 * SECOND);
+    assert_eq!(cluster.open(2), ["b"], "it goes on from what the other one had");
+    assert!(history(&mut cluster, 2).contains(&Happening::Adopted(1)));
+}
+
 /// The provider knows no keys, so its undo needs what it answered; and the answer comes when another
 /// state has long taken the place of the one that asked.
 #[test]

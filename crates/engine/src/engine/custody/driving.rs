@@ -290,10 +290,10 @@ impl Engine {
         let started = turn.begun.then(|| entry.beginning(id));
         let mut passed = std::mem::take(&mut turn.passed).into_iter();
         let first = passed.next();
-        let told = first.is_some();
+        let apart = if first.is_some() { turn.told_apart } else { turn.happenings.len() };
         let custodial = Custodial {
             execution: id,
-            happenings: if told { Vec::new() } else { turn.happenings.clone() },
+            happenings: turn.happenings[..apart].to_vec(),
             started: started.flatten(),
             changes: std::mem::take(&mut turn.changes),
             adopted: turn.adopted.take(),

@@ -119,6 +119,7 @@ impl Engine {
         entry.hold_instead(execution, state.len(), &self.definitions);
         turn.adopted = Some(state.into());
         turn.happenings.extend(self.told_of_adopted(id));
+        turn.told_apart = turn.happenings.len();
     }
 
     /// What is told of a state that comes as a whole, without what led to it. Before the first one there is

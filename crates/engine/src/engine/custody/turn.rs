@@ -31,6 +31,8 @@ pub(super) struct Turn {
     /// Lines that are kept apart, with their states.
     pub(super) remnants: Vec<(Epoch, StateBytes)>,
     pub(super) happenings: Vec<Happening>,
+    /// How many of them, the first ones, are not in what the state went on by.
+    pub(super) told_apart: usize,
     pub(super) commands: Vec<Command>,
     /// Whether commands and happenings are this node's own.
     pub(super) advanced: bool,
