@@ -1,5 +1,5 @@
 //! Real nodes on a real network that breaks: cuts in one or both directions, bridges, links that
-//! come and go, nodes that are killed, stopped and woken, all at once or one at a time.
+//! come and go, nodes that are killed, stopped and woken, all at once or one at a time, a disk that is lost.
 //!
 //! Every test has a network of its own (`sandbox`, `network`), real processes of the binary on it
 //! (`nodes`), and the ledger, which everybody reaches all the time, so that what each part of the
@@ -12,6 +12,7 @@
 )]
 
 mod cuts;
+mod disks;
 mod flows;
 mod kills;
 mod network;

@@ -60,11 +60,7 @@ impl Cluster {
 
     /// One more node, invited by the first.
     fn join(&mut self, host: usize) {
-        let token = self.nodes.first().map(|first| {
-            let (status, said) = first.ask("POST", "/v1/cluster/invitations", &json!({}));
-            assert_eq!(status, 201, "{said}");
-            said["token"].as_str().unwrap().to_owned()
-        });
+        let token = self.nodes.first().map(Node::invite);
         let data = self.directory.path().join(host.to_string());
         let caller = network::address(host).to_string();
         let door = RUNTIME.block_on(self.ledger.door(&caller)).unwrap();
@@ -183,6 +179,24 @@ impl Node {
         command.args(["--origin", &self.origin]).arg("--data").arg(&self.data);
         let said = self.process.start(command, token);
         self.id = said["node"].as_str().unwrap().to_owned();
+    }
+
+    /// Who it is, since it was last started.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Gives out a token with which a new node can join.
+    pub(crate) fn invite(&self) -> String {
+        let (status, said) = self.ask("POST", "/v1/cluster/invitations", &json!({}));
+        assert_eq!(status, 201, "{said}");
+        said["token"].as_str().unwrap().to_owned()
+    }
+
+    /// Loses all that it had written down.
+    pub(crate) fn lose_disk(&mut self) {
+        assert!(!self.process.runs(), "it does not run");
+        std::fs::remove_dir_all(&self.data).unwrap();
     }
 
     /// Ends it at once, as a power cut would.
