@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::id;
-use outlast_engine::{Ask, Condition, Refusal, Reply, Strategy, Survival, Which};
+use outlast_engine::{Ask, Condition, Input, Refusal, Reply, Strategy, Survival, Which};
+use outlast_lineage::NodeId;
 use outlast_workflow::Outcome;
 
 const MOMENT: Duration = Duration::from_millis(5);
@@ -111,6 +112,36 @@ fn what_a_run_gave_is_not_shown_before_it_is_decided_on() {
     let told = outcome(&mut cluster, 2);
     assert!(told.is_some());
     assert!((1..=3).all(|node| outcome(&mut cluster, node) == told));
+}
+
+/// A node that had come back from a snapshot was told to forget before it had looked at what it holds: it
+/// forgot an execution that it still took for a running one. Seen as seed 81015920.
+#[test]
+fn whoever_is_told_to_forget_first_thing_in_a_new_life_knows_that_it_is_over() {
+    let mut cluster = one_call();
+    cluster.mute = vec![(3, kind::FORGETTING)];
+    answer(&mut cluster);
+    cluster.run(MOMENT);
+    assert!(has_ended(&mut cluster, 1), "it is decided on, and not forgotten");
+    let node = cluster.node(1);
+    node.step(Input::SnapshotWanted { max: 100 });
+    let position = node.engine.position();
+    node.step(Input::Durable(position));
+    cluster.kill(1);
+
+    let coordinator = cluster.node(3);
+    coordinator.now = coordinator.now.after(SECOND);
+    coordinator.step(Input::AlarmRang);
+    coordinator.work();
+    let to_node_1 = |(to, message): &(NodeId, Vec<u8>)| {
+        *to == NodeId(1) && kind::kinds_of(message) == [kind::FORGETTING]
+    };
+    let forget = coordinator.sent.iter().find(|sent| to_node_1(sent)).cloned();
+    let (_, message) = forget.expect("whoever has not forgotten is told again");
+    cluster.revive(1);
+    cluster.node(1).step(Input::Received { from: NodeId(3), message });
+    cluster.node(1).work();
+    assert!(has_ended(&mut cluster, 1));
 }
 
 /// It is shown as running until its end is decided on; whoever cancels it twice is told what it waits for.

@@ -9,6 +9,7 @@ pub(crate) const HOLDS: u8 = WORD + 1;
 pub(crate) const REPLICA: u8 = WORD + 2;
 pub(crate) const PAXOS: u8 = WORD + 3;
 pub(crate) const PAXOS_OF_HOLDERS: u8 = WORD + 4;
+pub(crate) const FORGETTING: u8 = WORD + 5;
 
 /// The envelope that has words on an execution in it.
 const WORDS: u8 = 17;

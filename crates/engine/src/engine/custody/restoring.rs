@@ -92,6 +92,8 @@ impl Holding {
         holding.restore_decisions(me, times, decisions);
         holding.restore_forgetting(me, times, forgetting);
         holding.unaware = unaware.into_iter().collect();
+        // Whoever is told to forget before anything else must know that it is over.
+        holding.concluded = holding.replica.holds_the_end();
         holding
     }
 
