@@ -273,6 +273,9 @@ impl Engine {
         turn: &mut Turn,
     ) {
         use two_phase::Message;
+        if matches!(message, Message::Prepare | Message::Inquire) {
+            self.ask_for_decision(from, id, turn);
+        }
         // Whoever still has something to let go of is asked again.
         if matches!(message, Message::Prepare) && self.keeps_something_back(id) {
             return;
@@ -289,6 +292,17 @@ impl Engine {
                 let input = two_phase::coordinator::Input::Received { from, message };
                 self.tell_coordinator(step, id, input, turn);
             }
+        }
+    }
+
+    /// Whoever is ready to forget knows what was decided in the end. If this node does not, it asks: whoever
+    /// executes by itself, and came back when nobody could be reached, may never hear of it otherwise.
+    fn ask_for_decision(&mut self, from: NodeId, id: ExecutionId, turn: &mut Turn) {
+        let Some(holding) = self.holding(id) else { return };
+        let standing = holding.replica.standing();
+        if standing.final_choice().is_none() {
+            let ask = Said::Paxos(standing.decisions, paxos::Message::Ask);
+            turn.say(from, ask);
         }
     }
 
