@@ -1,7 +1,7 @@
 //! What any node can be asked for, whoever holds it: what happens, what is known, and who is there.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use serde_json::{Value as Json, json};
 
@@ -123,15 +123,25 @@ fn the_history_of_what_is_over_is_told_by_whoever_saw_it() {
     }
 }
 
-#[test]
-fn whoever_waits_for_an_end_at_a_node_that_stops_is_told_whom_to_ask() {
-    let mut cluster = Cluster::of(2);
+/// Starts something at the first node and waits there for its end: the process, what was started, and what
+/// is said from then on.
+fn waiting_at_the_first(
+    cluster: &Cluster,
+) -> (Child, String, impl Iterator<Item = String> + use<>) {
     let flow = cluster.file("listener.yaml", LISTENER);
     let mut command = cluster.nodes[0].command(&["start", "--wait"]);
     let mut waiting = command.arg(&flow).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines =
         BufReader::new(waiting.stderr.take().unwrap()).lines().map(|line| line.unwrap());
-    assert!(lines.next().unwrap().starts_with("execution "));
+    let first = lines.next().unwrap();
+    let execution = first.strip_prefix("execution ").unwrap().to_owned();
+    (waiting, execution, lines)
+}
+
+#[test]
+fn whoever_waits_for_an_end_at_a_node_that_stops_is_told_whom_to_ask() {
+    let mut cluster = Cluster::of(2);
+    let (mut waiting, _, lines) = waiting_at_the_first(&cluster);
     cluster.nodes[0].stop();
     let rest: Vec<String> = lines.collect();
     assert!(rest.iter().any(|line| line.contains("this node is about to stop")), "{rest:?}");
@@ -178,13 +188,7 @@ fn whoever_follows_a_node_that_is_cut_off_hears_of_the_end_that_counts() {
 #[test]
 fn whoever_waits_for_an_end_at_a_node_that_dies_is_told_that_it_goes_on() {
     let mut cluster = Cluster::of(2);
-    let flow = cluster.file("listener.yaml", LISTENER);
-    let mut command = cluster.nodes[0].command(&["start", "--wait"]);
-    let mut waiting = command.arg(&flow).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines =
-        BufReader::new(waiting.stderr.take().unwrap()).lines().map(|line| line.unwrap());
-    let first = lines.next().unwrap();
-    let execution = first.strip_prefix("execution ").unwrap();
+    let (mut waiting, execution, lines) = waiting_at_the_first(&cluster);
     cluster.nodes[0].kill();
     let rest: Vec<String> = lines.collect();
     let advice = format!("{execution} was started and goes on; `outlast show {execution}`");
