@@ -97,13 +97,6 @@ impl Line {
         self.deeds(&entries).filter(later).filter_map(from).collect()
     }
 
-    /// How often another node went on than the one before.
-    pub(crate) fn take_overs(&self, cluster: &Cluster) -> usize {
-        let entries = cluster.entries();
-        let who: Vec<IpAddr> = self.deeds(&entries).filter_map(from).collect();
-        who.windows(2).filter(|pair| pair[0] != pair[1]).count()
-    }
-
     /// What was done, by whomever, whether it was undone or not.
     fn deeds<'a>(&self, entries: &'a [Entry]) -> impl Iterator<Item = &'a Entry> {
         let start = format!("{}-", self.name);
