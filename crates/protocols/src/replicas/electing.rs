@@ -41,12 +41,16 @@ pub(super) struct Candidacy {
     hesitant: BTreeSet<NodeId>,
     /// How often it waited once more for those.
     extensions: u32,
+    /// Whether it was primary until it asked, and would go on as it was: where acknowledgements count,
+    /// a majority of votes says that nobody else can be.
+    pub(super) renews: bool,
 }
 
 impl Candidacy {
     fn new(term: Epoch, me: NodeId) -> Self {
         let (votes, hesitant) = (BTreeSet::from([me]), BTreeSet::new());
-        Self { term, votes, best: None, rejected: false, hesitant, extensions: 0 }
+        let (extensions, renews) = (0, false);
+        Self { term, votes, best: None, rejected: false, hesitant, extensions, renews }
     }
 
     /// Whether it waits for nothing but those who had not lost the primary, and they have by now.
@@ -121,6 +125,10 @@ impl Replica {
         if let Role::Candidate(candidacy) = &mut self.role {
             // The higher one of two candidates goes first.
             candidacy.rejected = true;
+        } else if self.renews_with(from) {
+            // It is looked after as a new primary is.
+            self.role = Role::Backup { leader: None };
+            self.heed(out, from);
         } else {
             self.role = Role::Backup { leader: None };
             self.wait_for_a_leader(out);
@@ -148,6 +156,9 @@ impl Replica {
             {
                 return Some(Some(*leader));
             }
+            // Those who follow it vote for it, and a majority does if it can go on.
+            Role::Candidate(candidacy) if candidacy.renews => return Some(None),
+            _ if self.renews_with(candidate) => return None,
             _ => {}
         }
         // A higher id that could not win must not object for ever: it lets others try.
@@ -159,6 +170,12 @@ impl Replica {
             self.stand(out);
         }
         Some(None)
+    }
+
+    /// Whether a candidate is the primary that this replica follows, and wants to go on in a later term.
+    /// Where acknowledgements count, whoever went on instead would make the calls in the air anew.
+    fn renews_with(&self, candidate: NodeId) -> bool {
+        self.acknowledges() && self.role == (Role::Backup { leader: Some(candidate) })
     }
 
     /// Remembers who asked for a vote too early: the highest, as it would win anyway.
@@ -247,15 +264,14 @@ impl Replica {
         }
         if self.setup.acknowledge && self.leads() == Some(term) {
             // Someone promised a later term, and acknowledges nothing of this one any more.
-            self.stand_down(out, None);
-            return self.stand(out);
+            return self.be_outdated(out, leader);
         }
         let Role::Candidate(candidacy) = &mut self.role else { return };
         if candidacy.term != term {
             return;
         }
         match leader {
-            Some(leader) if leader == from => {
+            Some(leader) if leader == from && !candidacy.renews => {
                 // There is a primary, and it can be reached.
                 self.heed(out, leader);
                 out.send(leader, Message::Inquire);
@@ -271,21 +287,29 @@ impl Replica {
     /// The time for objections is over.
     pub(super) fn end_election(&mut self, out: &mut Outputs) {
         let Role::Candidate(candidacy) = &mut self.role else { return };
-        let hesitant = !candidacy.hesitant.is_empty();
+        let (term, votes, renews) = (candidacy.term, candidacy.votes.len(), candidacy.renews);
+        let (enough, heard_all) =
+            (self.setup.votes_needed() <= votes, votes == self.setup.members.len());
+        // Whoever goes on as it was is not held up by those who would go first otherwise.
+        let objections_count = !(renews && enough);
+        let hesitant = objections_count && !candidacy.hesitant.is_empty();
         if hesitant && !candidacy.rejected && candidacy.extensions < EXTENSIONS {
             candidacy.extensions += 1;
             return out.timer(Timer::ElectionOver, self.election_wait());
         }
-        let (term, votes) = (candidacy.term, candidacy.votes.len());
-        let (enough, heard_all) =
-            (self.setup.votes_needed() <= votes, votes == self.setup.members.len());
-        let (best, rejected) = (candidacy.best.take(), candidacy.rejected || hesitant);
+        let rejected = (objections_count && candidacy.rejected) || hesitant;
+        let best = candidacy.best.take();
         let rejected = rejected || self.is_outdated(term, self.setup.me);
         if rejected || !enough {
             self.failures += 1;
             if !rejected {
                 self.yields_until = out.now.after(self.election_wait() * YIELDS);
                 out.report(Situation::TooFewVotes);
+            }
+            if renews {
+                // Those who follow it look for another one.
+                out.report(Situation::StoodDown);
+                self.tell_all(out, &Message::StoodDown { leader: None });
             }
             self.role = Role::Backup { leader: None };
             return self.wait_for_a_leader(out);

@@ -86,9 +86,12 @@ impl Replica {
         self.acknowledges() && Some((term, node)) < self.standing.promised
     }
 
-    /// Tells a primary that it is acknowledged no longer.
+    /// Tells a primary that it is acknowledged no longer, and who is primary in a later term, if this
+    /// replica follows one: a promise may be to a candidate that was never elected.
     fn object(&self, out: &mut Outputs, to: NodeId, term: Epoch) {
-        let (known, leader) = (self.standing.term, self.leader());
+        let newer = self.standing.confirmed.filter(|newer| (term, to) < *newer);
+        let leader = self.leader().filter(|leader| newer.is_some_and(|newer| newer.1 == *leader));
+        let known = self.standing.term;
         out.send(to, Message::Reject { term, known, leader });
     }
 

@@ -58,14 +58,47 @@ impl Replica {
             return;
         }
         out.report(Situation::StoodDown);
-        self.wanted = None;
-        self.proposed = None;
-        out.list.push(Output::Stop);
+        self.stop(out);
         self.tell_all(out, &Message::StoodDown { leader });
         if let Some(leader) = leader {
             return self.heed(out, leader);
         }
         self.role = Role::Backup { leader };
         self.wait_for_a_leader(out);
+    }
+
+    /// Where acknowledgements count: a primary hears that its term is over. If there is a newer one, it
+    /// follows that, or waits for it as long as it cannot be reached: standing against it, this replica
+    /// could only take over from it. Otherwise someone has promised a later term to a candidate, and
+    /// acknowledges this primary again in a term that is later still.
+    pub(super) fn be_outdated(&mut self, out: &mut Outputs, newer: Option<NodeId>) {
+        let Some(newer) = newer.filter(|newer| self.is_heard(*newer)) else {
+            return self.renew(out);
+        };
+        let reached = Some(newer).filter(|newer| !self.lost.contains(newer));
+        self.stand_down(out, reached);
+        if let Some(newer) = reached {
+            out.send(newer, Message::Inquire);
+        }
+    }
+
+    /// A primary asks for votes in a later term, and those who follow it are not told to look for
+    /// another one: they vote for it.
+    fn renew(&mut self, out: &mut Outputs) {
+        if self.leaves_it_to_others() {
+            self.stand_down(out, None);
+            return self.stand(out);
+        }
+        self.stop(out);
+        self.stand(out);
+        if let Role::Candidate(candidacy) = &mut self.role {
+            candidacy.renews = true;
+        }
+    }
+
+    fn stop(&mut self, out: &mut Outputs) {
+        self.wanted = None;
+        self.proposed = None;
+        out.list.push(Output::Stop);
     }
 }

@@ -4,6 +4,7 @@ mod acknowledging;
 mod copies;
 mod electing;
 mod flow;
+mod healing;
 mod mends;
 mod owner;
 mod paper;
