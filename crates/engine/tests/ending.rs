@@ -144,6 +144,41 @@ fn whoever_is_told_to_forget_first_thing_in_a_new_life_knows_that_it_is_over() {
     assert!(has_ended(&mut cluster, 1));
 }
 
+/// Whoever executes by itself asks once, when it comes back, where the execution is. Nobody could be
+/// reached then, and whoever had the end decided on, and would have told it again and again, is gone: all
+/// that it still hears is whether it is ready to forget. Seen as seed 81029786.
+#[test]
+fn whoever_lost_its_line_and_came_back_alone_hears_how_it_ended() {
+    let program = program_of("pay", &[("a", Provider::Keyed), ("pay", Provider::Pivot)]);
+    let mut cluster = Cluster::new(5, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::Active, 5));
+    cluster.run_past_linger();
+    // Node 2 is the first to come to the pivot: its line is decided on, and those of the others are lost.
+    for node in [2, 1, 3, 4, 5] {
+        let a = cluster.call_of(node);
+        cluster.answer(node, a);
+        cluster.run(MOMENT);
+    }
+    let open: Vec<_> = (1..=5).map(|node| cluster.open(node)).collect();
+    assert_eq!(open.concat(), ["pay"], "one line goes on");
+    cluster.kill(1);
+    let pay = cluster.call_of(2);
+    cluster.answer(2, pay);
+    cluster.run(SECOND);
+    assert!((2..=5).all(|node| has_ended(&mut cluster, node)));
+    cluster.kill(2);
+
+    cluster.cut(1, &[3, 4, 5]);
+    cluster.revive(1);
+    cluster.run(SECOND);
+    cluster.heal();
+    cluster.delivered.clear();
+    cluster.run(5 * SECOND);
+    assert!(cluster.delivered.contains(&(5, 1, kind::FORGETTING)), "it is asked to forget");
+    assert!(has_ended(&mut cluster, 1));
+    assert_eq!(outcome(&mut cluster, 1), outcome(&mut cluster, 5));
+}
+
 /// It is shown as running until its end is decided on; whoever cancels it twice is told what it waits for.
 #[test]
 fn whoever_cancels_what_has_ended_undecided_hears_what_it_waits_for() {
