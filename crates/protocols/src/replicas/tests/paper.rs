@@ -2,7 +2,9 @@
 
 use outlast_lineage::{Epoch, NodeId};
 
-use super::super::{Change, Input, Message, Mode, Note, Output, Replica, Situation, Timer};
+use super::super::{
+    Change, Input, Message, Mode, Note, Output, Replica, Situation, Standing, Timer,
+};
 use super::flow::{Activity, Plan};
 use super::steps::{
     NOW, acknowledging, advance, begun, effect, elect, fire, head, held, intended, key, lose,
@@ -21,6 +23,101 @@ fn the_highest_replica_begins_without_an_election() {
     let outputs = other.step(NOW, Input::Begun);
     assert!(!outputs.contains(&Output::Start));
     assert_eq!(other.leader(), Some(NodeId(3)));
+}
+
+/// 4.2: "The workflow client application sends an execution request message EXEC(eID, mID) to all
+/// replicas […]. Upon receiving the message, a replica stores the execution identifier […]. If the
+/// replica is the initial primary, i.e., the replica with the highest ID, it instantiates the loaded
+/// workflow model and sets its primary indicator prim_r to true."
+#[test]
+fn whoever_is_told_of_the_execution_writes_that_down_and_the_highest_alone_begins_it() {
+    for me in 1..=4 {
+        let mut replica = Replica::new(setup(me, 4, 1));
+        let outputs = replica.step(NOW, Input::Begun);
+        let standing = written(&outputs, Standing::default());
+        assert_ne!(standing, Standing::default(), "{me} has something to come back with");
+        let begins = outputs.contains(&Output::Start);
+        assert_eq!((begins, replica.leads().is_some()), (me == 4, me == 4), "replica {me}");
+        assert_eq!(replica.leader(), Some(NodeId(4)), "replica {me}");
+    }
+    let mut world = World::new(4, Terms::of(4, 1, 3));
+    world.run(30);
+    assert_eq!(world.primaries(), [4]);
+    let begun = |node: &u64| !world.owner(*node).disk.flow.cells.is_empty();
+    assert!((1..=4).all(|node| begun(&node)), "and the others hold what it made");
+    let mut calls = world.provider.calls.keys();
+    assert!(calls.all(|effect| effect.point.author == NodeId(4)), "nobody else calls");
+}
+
+/// 4.1: "if r is primary, this is the last produced execution state. If r is a backup, eS_r is the last
+/// execution state received from a primary."
+#[test]
+fn a_primary_holds_what_it_made_and_a_backup_what_it_received() {
+    let (mut primary, mut backup) = (begun(setup(3, 3, 1)), begun(setup(1, 3, 1)));
+    for progress in 0..3 {
+        let outputs = advance(&mut primary, progress, Vec::new());
+        assert_eq!(primary.head().lineage.head(), Some(point(3, 1, progress + 1)));
+        assert_ne!(backup.head(), primary.head(), "it has not received it yet");
+        let [news] = said_to(&outputs, 1)[..] else { panic!("{outputs:?}") };
+        receive(&mut backup, 3, news.clone());
+        assert_eq!(backup.head(), primary.head());
+    }
+}
+
+/// 4.1: "All the above described variables are saved in volatile memory, which is wiped through crash
+/// failures", among them "prim_r: the indicator on whether r is currently primary". Here the state held
+/// is on disk.
+#[test]
+fn a_primary_that_crashed_is_none_when_it_comes_back_and_holds_what_it_held() {
+    let mut primary = begun(setup(3, 3, 1));
+    advance(&mut primary, 0, Vec::new());
+    let mut again = Replica::restored(setup(3, 3, 1), primary.standing().clone());
+    let outputs = again.step(NOW, Input::Restarted);
+    assert_eq!((again.leads(), again.leader()), (None, None));
+    let begins = |it: &Output| matches!(it, Output::Start | Output::GoOn | Output::Resume);
+    assert!(!outputs.iter().any(begins), "{outputs:?}");
+    assert_eq!(again.head(), primary.head());
+}
+
+/// 4.1: "f_r: the current failover counter of r. Each time r starts a failover, the counter is
+/// incremented. Initially, f_r is 0." Here the beginning counts as the first.
+#[test]
+fn every_failover_counts_one_up() {
+    assert_eq!(Standing::default().term, Epoch(0));
+    let mut backup = begun(setup(2, 3, 3));
+    assert_eq!(backup.standing().term, Epoch(1));
+    lose(&mut backup, 3);
+    for failover in 2..6 {
+        assert_eq!(backup.standing().term, Epoch(failover));
+        fire(&mut backup, Timer::ElectionOver);
+        assert_eq!(backup.standing().term, Epoch(failover), "counting votes is none");
+        fire(&mut backup, Timer::RetryElection);
+    }
+}
+
+/// 4.1: "The execution record (eID, eS_input.sID, eS_prod.sID, comp(a_x)) contains […] the identifier of
+/// the execution state eS_input that is used as input for the activity execution, the identifier of the
+/// produced execution state eS_prod". "The execution history H_r is stored on stable storage for ensuring
+/// that a replica never forgets an activity execution"; 4.5: "Upon recovery, a replica reads its
+/// execution history."
+#[test]
+fn a_record_says_where_an_activity_began_and_ended_and_survives_crashes_and_lost_lines() {
+    let mut primary = begun(setup(3, 3, 1));
+    let (own, open) = (effect(3, 1, 1), effect(3, 1, 2));
+    let mut outputs = advance(&mut primary, 0, vec![intended(own, "a", false)]);
+    let notes = vec![super::steps::done(own), intended(open, "b", false)];
+    outputs.extend(advance(&mut primary, 1, notes));
+    let standing = written(&outputs, Standing::default());
+    let numbers = |id| (standing.records[id].intended, standing.records[id].committed);
+    assert_eq!((numbers(&own), numbers(&open)), ((1, Some(2)), (2, None)));
+
+    let mut again = Replica::restored(setup(3, 3, 1), standing.clone());
+    let mut outputs = again.step(NOW, Input::Restarted);
+    outputs.extend(receive(&mut again, 2, state(2, head(&[(2, 2, 4)], 4))));
+    let later = written(&outputs, standing);
+    let mut known: Vec<_> = later.all_records().map(|(effect, _)| *effect).collect();
+    known.sort_unstable();
+    assert_eq!(known, [own, open], "the line it did them on is lost, and they are not forgotten");
 }
 
 /// 4.1: "sID consists of […] rID: the identifier of the replica that produced the execution state,
@@ -89,6 +186,26 @@ fn a_backup_takes_later_states_and_no_earlier_ones() {
     assert_eq!(said_to(&receive(&mut backup, 3, gap), 3), [&Message::Want]);
 }
 
+/// 4.3: "All backups monitor the primary by means of a heartbeat mechanism. If the primary becomes
+/// unavailable through crashing or partitioning, the backups elect a new primary."
+#[test]
+fn backups_that_no_longer_reach_the_primary_elect_another_one() {
+    for crashes in [true, false] {
+        let mut world = World::new(6, Terms { work: 2000, ..Terms::of(4, 2, 20) });
+        world.run(200);
+        assert_eq!(world.primaries(), [4]);
+        if crashes {
+            world.crash(NodeId(4));
+        } else {
+            world.partition(&[&[4]]);
+        }
+        let followed = |world: &World| {
+            [1, 2, 3].iter().all(|node| world.owner(*node).replica.leader() == Some(NodeId(3)))
+        };
+        assert!(world.run_until(600, followed), "crashed: {crashes}");
+    }
+}
+
 /// 4.3: "Upon detecting a primary failure, a backup increments its failover counter […]. Then, it
 /// requests VOTE messages from all replicas."
 #[test]
@@ -142,7 +259,8 @@ fn a_primary_objects_whatever_its_id() {
     assert!(matches!(said[..], [Message::Reject { leader: Some(NodeId(1)), .. }]), "{said:?}");
 }
 
-/// 4.3: "If a replica receives a single REJECT message, it will not become primary".
+/// 4.3: "If a replica receives a single REJECT message, it will not become primary […]. It, however, might
+/// be the case that a replica receives enough VOTE messages before receiving a REJECT."
 #[test]
 fn one_objection_is_enough() {
     let mut candidate = begun(setup(2, 4, 2));
@@ -191,6 +309,47 @@ fn the_furthest_state_is_taken_over() {
     let outputs = fire(&mut candidate, Timer::ElectionOver);
     assert!(outputs.contains(&Output::Adopt { state: b"state".to_vec(), remnant: None }));
     assert_eq!(candidate.head(), &far);
+}
+
+/// 4.3: "If a replica has received t_v VOTE messages and no REJECT after waiting for t_t, it becomes
+/// primary […]. Now, the new primary returns to normal operation."
+#[test]
+fn whoever_is_elected_goes_on_as_any_primary() {
+    let mut elected = begun(setup(2, 3, 2));
+    receive(&mut elected, 3, state(1, head(&[(3, 1, 2)], 1)));
+    let outputs = elect(&mut elected, 3, &[1]);
+    assert_eq!(outputs.last(), Some(&Output::GoOn));
+    let outputs = advance(&mut elected, 2, Vec::new());
+    let [Message::Update { base, next, .. }] = said_to(&outputs, 1)[..] else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!((*base, *next), (Some(point(3, 1, 2)), point(2, 2, 3)));
+    assert!(elected.may_leave(3));
+}
+
+/// 4.3: "When there are multiple partitions each hosting a primary, the primaries will receive UPDATE
+/// messages from each other after the partitions reconnect. […] Thereby, competing executions are stopped
+/// without introducing additional coordination overhead."
+#[test]
+fn after_a_reconnect_the_furthest_goes_on_all_the_time_and_the_others_stop() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, Terms { work: 600, ..Terms::of(5, 1, 60) });
+        world.run(500);
+        world.partition(&[&[1, 2], &[3], &[4, 5]]);
+        world.run(5000);
+        assert_eq!(world.primaries(), [2, 3, 5], "seed {seed}");
+        let before = [2, 3, 5].map(|node| world.owner(node).disk.flow.progress());
+        let terms = [2, 3, 5].map(|node| (node, world.owner(node).replica.leads()));
+        world.heal();
+        assert!(world.run_until(2000, |world| world.primaries().len() == 1), "seed {seed}");
+        let [left] = world.primaries()[..] else { panic!("seed {seed}") };
+        let term = (left, world.owner(left).replica.leads());
+        assert!(terms.contains(&term), "seed {seed}: it went on all the time");
+        let progress = world.owner(left).disk.flow.progress();
+        assert!(before.iter().all(|other| *other <= progress), "seed {seed}: {progress}");
+        world.run(1000);
+        assert_eq!(world.primaries(), [left], "seed {seed}");
+    }
 }
 
 /// 4.3: "When a primary receives an UPDATE that contains an execution state with a higher state

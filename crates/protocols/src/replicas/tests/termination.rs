@@ -50,6 +50,36 @@ fn the_end_is_proposed_to_those_who_have_it_until_a_majority_does() {
     assert!(!primary.needs_holders(&other), "what consensus takes over from others is for all");
 }
 
+/// 4.4: "a leader which proposes an execution state of a finished workflow execution as the final
+/// execution state": of no other.
+#[test]
+fn a_run_that_has_not_ended_is_not_proposed() {
+    let mut primary = begun(setup(3, 3, 1));
+    let mut outputs = advance(&mut primary, 0, Vec::new());
+    let stored = Message::Ack { point: point(3, 1, 1), confirmed: None };
+    outputs.extend(receive(&mut primary, 2, stored.clone()));
+    outputs.extend(receive(&mut primary, 1, stored));
+    outputs.extend(fire(&mut primary, Timer::AnswersOverdue));
+    assert!(!outputs.iter().any(|output| matches!(output, Output::Propose { .. })));
+}
+
+/// 4.4: "the final execution state also determines the result that is then sent to the workflow client
+/// application": by everyone who holds it, and not before it is decided on.
+#[test]
+fn the_result_is_told_when_it_is_decided_on_and_not_before() {
+    let concludes = |outputs: &[Output]| outputs.contains(&Output::Concluded);
+    let mut primary = begun(setup(3, 3, 1));
+    assert!(!concludes(&finish(&mut primary, 1)));
+    let stored = Message::Ack { point: point(3, 1, 1), confirmed: None };
+    assert!(!concludes(&receive(&mut primary, 2, stored)));
+    assert!(concludes(&decide(&mut primary, 0, line(&[(3, 1, 1)]))));
+    let mut backup = begun(setup(1, 3, 1));
+    let end = super::super::Held { ended: true, ..held(head(&[(3, 1, 1)], 1)) };
+    let told = Message::State { held: end, term: Some(Epoch(1)) };
+    assert!(!concludes(&receive(&mut backup, 3, told)));
+    assert!(concludes(&decide(&mut backup, 0, line(&[(3, 1, 1)]))));
+}
+
 /// The same where acknowledgements count, and where too few can be reached.
 #[test]
 fn the_end_is_proposed_when_a_majority_has_it() {
@@ -100,8 +130,9 @@ fn everyone_is_asked_about_what_is_to_be_undone() {
 }
 
 /// 4.4: "A replica can only compensate the activity after all replicas replied with an ALLOW
-/// message", in reverse order (section 2), and each once: 4.1, "The Compensation Unit filters
-/// duplicate compensation requests based on the eS_prod.ID."
+/// message […]. Afterwards, the replicas writes a compensation record", in reverse order (section 2),
+/// and each once: 4.1, "The Compensation Unit filters duplicate compensation requests based on the
+/// eS_prod.ID."
 #[test]
 fn effects_are_undone_newest_first_once_everyone_allows() {
     let (mut loser, _) = loser(setup(3, 3, 1), false);
@@ -129,8 +160,10 @@ fn an_older_effect_waits_for_a_newer_one_that_is_not_allowed_yet() {
     }
 }
 
-/// 4.4: "if r used the execution state as input, it can only allow the compensation after
-/// compensating the activity execution for which the state was used"; otherwise it allows at once.
+/// 4.4: "a replica, say r, uses the included execution state identifier for checking whether r used the
+/// state as input for any of its activity executions. If not, then r can allow the compensation by
+/// replying with an ALLOW message. However, if r used the execution state as input, it can only allow the
+/// compensation after compensating the activity execution for which the state was used."
 #[test]
 fn an_undo_is_withheld_as_long_as_something_came_after_it() {
     // Replica 3 went on from a state of replica 1, which now wants to undo what led to it.
@@ -212,6 +245,23 @@ fn the_question_is_repeated_until_everything_is_settled() {
     assert!(loser.standing().settled);
 }
 
+/// 4.4: "After all records have been written, the second phase is finished. […] However, the replica has to
+/// keep the execution's data in volatile memory because the other replicas still might be in the second
+/// phase."
+#[test]
+fn who_has_settled_still_answers_those_who_have_not() {
+    let mut settled = begun(setup(2, 3, 1));
+    receive(&mut settled, 3, state(1, head(&[(2, 2, 4)], 4)));
+    decide(&mut settled, 0, line(&[(2, 2, 4)]));
+    assert!(settled.standing().settled);
+    let outputs = receive(&mut settled, 3, may_undo(effect(3, 1, 1), point(3, 1, 1)));
+    let allowed = Message::Allow { effects: vec![effect(3, 1, 1)] };
+    assert_eq!(said_to(&outputs, 3), [&allowed]);
+    let outputs = receive(&mut settled, 1, Message::Want);
+    let sends = |it: &&Message| matches!(it, Message::State { held, .. } if held.head == head(&[(2, 2, 4)], 4));
+    assert!(said_to(&outputs, 1).iter().any(sends), "{outputs:?}");
+}
+
 /// 4.5, UNKNOWN: "a replica that recovers in the UNKNOWN state cannot initiate any recovery steps";
 /// all is settled, and it waits for the others to forget.
 #[test]
@@ -239,6 +289,27 @@ fn a_replica_in_the_middle_of_a_run_asks_where_it_is() {
         Message::RecoveryReply { leader: Some(NodeId(2)), held: Some(held(further.clone())) };
     receive(&mut again, 2, reply);
     assert_eq!((again.leader(), again.head()), (Some(NodeId(2)), &further));
+}
+
+/// 4.5: "Otherwise, the replica sends a RECOV_RPLY, which contains the workflow model identifier, the vote
+/// threshold, and execution state that the replica currently stores." Here the state goes along if it is
+/// further; the model and the threshold are the owner's to tell, before (`Begin`).
+#[test]
+fn who_is_asked_in_the_middle_of_a_run_shows_its_state_and_whom_it_follows() {
+    let known = head(&[(3, 1, 2)], 1);
+    let mut backup = begun(setup(2, 3, 1));
+    receive(&mut backup, 3, state(1, known.clone()));
+    let asked = |head| Message::RecoveryRequest { head };
+    let outputs = receive(&mut backup, 1, asked(head(&[(3, 1, 1)], 0)));
+    let [Message::RecoveryReply { leader: Some(NodeId(3)), held: Some(held) }] =
+        said_to(&outputs, 1)[..]
+    else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(held.head, known);
+    let outputs = receive(&mut backup, 1, asked(known));
+    let nothing_new = Message::RecoveryReply { leader: Some(NodeId(3)), held: None };
+    assert_eq!(said_to(&outputs, 1), [&nothing_new]);
 }
 
 /// 4.5: "if the execution has already finished the first phase of termination, the replica sends a
