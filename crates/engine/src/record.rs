@@ -134,6 +134,10 @@ pub struct Custodial {
     /// What happened before that, or without it.
     #[n(9)]
     pub(crate) happenings: Vec<Happening>,
+    /// How it began for those with whom it is held from now on, if this node joined another group; before
+    /// all the rest.
+    #[n(11)]
+    pub(crate) regrouped: Option<Box<Begin>>,
 }
 
 impl Custodial {

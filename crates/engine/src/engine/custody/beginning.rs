@@ -218,7 +218,8 @@ impl Engine {
 
     /// A peer holds an execution on other terms than this node does, which comes up when the cluster
     /// changes between two starts of one id. If nothing has happened here, this node takes over what
-    /// the other one has. If something has, each side stays what it is, and the two never mix.
+    /// the other one has. If something has, each side stays what it is, until one of them has decided on an end
+    /// and the other one cannot (`regrouping`).
     pub(super) fn take_otherwise(
         &mut self,
         step: &mut Step,
@@ -232,7 +233,13 @@ impl Engine {
         let is_peer = members.contains(from);
         // What arrives twice says the second time what is so already.
         let is_same = begin.as_ref().is_some_and(|begin| begin.terms.members == *members);
-        if !is_peer || is_same || !holding.is_untouched() {
+        if !is_peer || is_same {
+            return;
+        }
+        if !holding.is_untouched() {
+            if let Some(begin) = begin {
+                holding.hear_elsewhere(from, *begin);
+            }
             return;
         }
         let nodes =

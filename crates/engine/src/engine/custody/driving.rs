@@ -207,7 +207,7 @@ impl Engine {
     }
 
     /// Sets no more timers. Whoever leads again asks again for the decisions it needs.
-    fn stop_leading(&mut self, id: ExecutionId) {
+    pub(super) fn stop_leading(&mut self, id: ExecutionId) {
         self.quiet(id);
         if let Some(holding) = self.holding(id) {
             holding.wanted = None;
@@ -303,6 +303,7 @@ impl Engine {
             forgetting: turn.forgetting.take(),
             forgotten: turn.forgotten,
             remnants: std::mem::take(&mut turn.remnants),
+            regrouped: turn.regrouped.take(),
         };
         let written = self.counters.record_bytes;
         let (position, _) = self.record(step, RecordKind::Custodial(Box::new(custodial)));

@@ -19,6 +19,7 @@ mod looking;
 mod peers;
 mod reading;
 mod receiving;
+mod regrouping;
 mod releasing;
 mod restoring;
 mod turn;
@@ -69,6 +70,8 @@ pub(super) struct Holding {
     pub(super) timers: BTreeMap<Alarm, Time>,
     /// Who has not said that it holds the execution.
     pub(super) unaware: BTreeSet<NodeId>,
+    /// Members that hold it with others, and how they were told of it.
+    pub(super) elsewhere: BTreeMap<NodeId, Begin>,
     /// Who waits to hear that it is started, and whether by that request.
     pub(super) starters: Vec<(Caller, bool)>,
     /// Where answers to the calls of this line are sent.
@@ -191,6 +194,7 @@ impl Holding {
             forgetting: Forgetting::default(),
             timers: BTreeMap::new(),
             unaware: BTreeSet::new(),
+            elsewhere: BTreeMap::new(),
             starters: Vec::new(),
             address: None,
             in_flight: BTreeSet::new(),

@@ -151,6 +151,8 @@ impl Engine {
             }
         }
         if !turn.begun && !self.knows(step, from, of) {
+            let words: Vec<Said> = words.collect();
+            self.hear_of_another_group(step, of, &words);
             for word in words {
                 if let Said::Forgetting(message) = word {
                     self.answer_as_forgotten(step, from, of, message);

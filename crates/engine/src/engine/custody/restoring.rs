@@ -173,6 +173,11 @@ impl Engine {
     pub(in crate::engine) fn replay_custody(&mut self, id: ExecutionId, custodial: &Custodial) {
         let (me, times) = (self.options.node, self.options.times.clone());
         let entry = self.roster.known(id);
+        if let Some(begin) = &custodial.regrouped
+            && let Some(Custody::Replica(holding)) = &mut entry.custody
+        {
+            holding.regroup(me, &times, begin);
+        }
         if let Some(state) = &custodial.adopted
             && let Ok(execution) = minicbor::decode(state)
         {

@@ -16,13 +16,15 @@ use outlast_protocols::replicas::{self, Situation};
 use outlast_protocols::{paxos, two_phase};
 use outlast_workflow::{Command, Happening};
 
-use super::{Envelope, Forgetting, Said, Shared, StateBytes};
+use super::{Begin, Envelope, Forgetting, Said, Shared, StateBytes};
 
 /// What one step did to one execution in custody, until it is recorded.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     /// Whether it is the first.
     pub(super) begun: bool,
+    /// How it began for those with whom it is held from now on, if not with those of before.
+    pub(super) regrouped: Option<Box<Begin>>,
     pub(super) changes: Vec<replicas::Change>,
     /// The state that took the place of the one held.
     pub(super) adopted: Option<StateBytes>,
@@ -115,6 +117,7 @@ impl Turn {
 
     pub(super) fn is_recorded(&self) -> bool {
         self.begun
+            || self.regrouped.is_some()
             || !self.changes.is_empty()
             || self.adopted.is_some()
             || !self.passed.is_empty()
