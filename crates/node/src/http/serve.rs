@@ -1,5 +1,5 @@
 //! Connections: accepted within bounds, and closed when their other end is too slow. When the server stops,
-//! whoever waits for an answer gets one.
+//! whoever waits for an answer gets one, and streams that have no end of their own are broken off.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt as _;
+use futures_util::stream;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -148,18 +151,39 @@ async fn until_stopped(
 ) -> Response {
     let is_look = request.method() == Method::GET;
     let patience = if is_look { Duration::ZERO } else { ANSWER_TIME_MAX };
+    let for_stream = stopping.clone();
     let stopped = async {
         told_to_stop(&mut stopping).await;
         tokio::time::sleep(patience).await;
     };
     tokio::select! {
         biased;
-        response = next.run(request) => response,
+        response = next.run(request) => broken_off_by_a_stop(response, for_stream),
         () = stopped => match is_look {
             true => Problem::new(StatusCode::SERVICE_UNAVAILABLE, STOPS).into_response(),
             false => Problem::new(StatusCode::GATEWAY_TIMEOUT, STOPS_MEANWHILE).into_response(),
         },
     }
+}
+
+/// An answer that goes on, such as a stream of events, would keep the server from stopping for as long as
+/// it may. It is not ended but broken off: its end would say that there is nothing more to tell.
+fn broken_off_by_a_stop(response: Response, stopping: watch::Receiver<bool>) -> Response {
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    let (head, body) = response.into_parts();
+    let until_then = stream::unfold(Some((body.into_data_stream(), stopping)), async |telling| {
+        let (mut told, mut stopping) = telling?;
+        tokio::select! {
+            biased;
+            next = told.next() => next.map(|next| (next, Some((told, stopping)))),
+            () = told_to_stop(&mut stopping) => {
+                Some((Err(axum::Error::new(io::Error::other("the server stops"))), None))
+            }
+        }
+    });
+    Response::from_parts(head, Body::from_stream(until_then))
 }
 
 /// Waits until the server stops; a server that is gone has stopped.

@@ -1,8 +1,10 @@
 //! What a node knows after it was stopped and started again.
 
+use std::time::{Duration, Instant};
+
 use outlast_node::store::Store;
 use outlast_node::{Checkpoints, Configuration};
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use crate::server::Running;
@@ -20,6 +22,27 @@ async fn a_waiting_execution_goes_on_in_the_next_life() {
     let what: Vec<_> = history["lines"].as_array().unwrap().iter().map(|it| &it["what"]).collect();
     assert_eq!((what.first(), what.last()), (Some(&&json!("started")), Some(&&json!("ended"))));
     running.stop().await;
+}
+
+/// Its end would say that the execution has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_events_is_broken_off_at_once_by_a_stop() {
+    // Less than connections are given to end.
+    const SOON: Duration = Duration::from_secs(1);
+    let running = Running::start().await;
+    let id = running.start_waiting("followed").await;
+    let path = format!("/v1/executions/{id}/events");
+    let mut events = running.request(Method::GET, &path).send().await.unwrap();
+    assert!(events.chunk().await.unwrap().is_some(), "what happened so far is told");
+    let told = tokio::spawn(async move {
+        while events.chunk().await?.is_some() {}
+        Ok(())
+    });
+    let before = Instant::now();
+    running.stop().await;
+    assert!(before.elapsed() < SOON, "{:?}", before.elapsed());
+    let broken: reqwest::Result<()> = told.await.unwrap();
+    assert!(broken.is_err(), "it did not end");
 }
 
 #[tokio::test(flavor = "multi_thread")]
