@@ -60,15 +60,31 @@ fn exactly_one_run_remains_and_everything_that_happened_is_drawn() {
 #[test]
 fn an_interrupt_ends_every_node_and_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let mut running = demo(directory.path()).stderr(Stdio::piped()).spawn().unwrap();
-    let talk = BufReader::new(running.stderr.take().unwrap());
-    let mut lines = talk.lines().map(Result::unwrap);
+    let mut running = demo(directory.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let story = BufReader::new(running.stdout.take().unwrap());
+    let mut lines = story.lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains("step 1")), "it never began");
     assert!(!left_behind(directory.path()).is_empty());
     let process = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
     kill_process(process, Signal::INT).unwrap();
     lines.for_each(drop);
     assert_eq!(running.wait().unwrap().code(), Some(130));
+    assert_eq!(left_behind(directory.path()), Vec::<String>::new());
+}
+
+/// It would otherwise leave its nodes behind.
+#[test]
+fn whoever_has_seen_enough_may_leave_and_it_is_drawn_nevertheless() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut running = demo(directory.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut story = BufReader::new(running.stdout.take().unwrap());
+    let mut line = String::new();
+    story.read_line(&mut line).unwrap();
+    assert!(line.contains("the flow begins"), "the story is what stdout is for: {line}");
+    drop(story);
+    assert!(running.wait().unwrap().success());
+    let page = fs::read_to_string(directory.path().join("outlast-demo.html")).unwrap();
+    assert!(page.contains("each exactly once"));
     assert_eq!(left_behind(directory.path()), Vec::<String>::new());
 }
 

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 
 use crate::exit::Exit;
 use crate::signals;
+use nodes::Directory;
 use plan::Plan;
 use stage::Stage;
 use story::{Story, What};
@@ -65,7 +66,7 @@ pub(crate) struct Arguments {
     /// Keep the data of the nodes, and say where it is
     #[arg(long)]
     keep: bool,
-    /// Print what happened as JSON
+    /// Print what happened as JSON at the end; what happens is told on stderr then
     #[arg(long)]
     json: bool,
 }
@@ -92,13 +93,14 @@ async fn show(arguments: &Arguments) -> anyhow::Result<Exit> {
     ensure_writable(&arguments.output)?;
     let plan = Plan::draw(seed, nodes.into(), steps);
     eprintln!("{nodes} nodes, {steps} steps, seed {seed}; starting the nodes");
-    let mut stage = Stage::set(nodes.into(), steps, keep).await?;
+    let directory = Directory::new(keep)?;
+    let mut stage = Stage::set(nodes.into(), steps, directory, arguments.json).await?;
     let played = match play(&mut stage, &plan).await {
         Ok(()) => settle(&mut stage).await,
         failed => failed,
     };
     stage.story.sort();
-    eprintln!("{}", page::summary(&stage.story));
+    stage.say(&page::summary(&stage.story));
     if arguments.json {
         println!("{}", report(&stage.story, seed, played.is_ok()));
     }

@@ -1,5 +1,6 @@
 //! The stage: the nodes, the service they call, and the ear that hears what happens to them.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -28,6 +29,8 @@ pub(super) struct Stage {
     pub(super) nodes: Nodes,
     pub(super) ledger: Ledger,
     pub(super) story: Story,
+    /// Whether stdout is for something else than the story.
+    aside: bool,
     execution: String,
     /// The entries of the ledger that are in the story.
     read: usize,
@@ -37,9 +40,13 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Starts the nodes and the service.
-    pub(super) async fn set(count: usize, steps: u64, keep: bool) -> anyhow::Result<Self> {
-        let directory = Directory::new(keep)?;
+    /// Starts the nodes and the service. The story is told on stdout, or aside, on stderr.
+    pub(super) async fn set(
+        count: usize,
+        steps: u64,
+        directory: Directory,
+        aside: bool,
+    ) -> anyhow::Result<Self> {
         let file = Some(directory.path.join("service.jsonl"));
         let mut ledger = Ledger::start(Options { file, ..Options::default() }).await?;
         let answer_after = u64::try_from(STEP.as_millis()).expect("a step is short");
@@ -50,6 +57,7 @@ impl Stage {
             nodes,
             ledger,
             story: Story { nodes: count, steps, ..Story::default() },
+            aside,
             execution: String::new(),
             read: 0,
             began_us: now_us(),
@@ -152,11 +160,20 @@ impl Stage {
 
     fn tell(&mut self, event: Event) {
         if let Some(leads) = self.story.leads_from(&event) {
-            eprintln!("{}", self.story.line(&leads));
+            self.say(&self.story.line(&leads));
             self.story.events.push(leads);
         }
-        eprintln!("{}", self.story.line(&event));
+        self.say(&self.story.line(&event));
         self.story.events.push(event);
+    }
+
+    /// Says a line of the story. If nobody reads it any more (`| head`), the nodes are still to be ended
+    /// and what happens to be drawn: it goes on in silence.
+    pub(super) fn say(&self, line: &str) {
+        let _ = match self.aside {
+            true => writeln!(std::io::stderr(), "{line}"),
+            false => writeln!(std::io::stdout(), "{line}"),
+        };
     }
 
     /// Hears from now on what a node reports.
