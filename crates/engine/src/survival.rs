@@ -127,7 +127,9 @@ impl Survival {
             return text.parse();
         }
         check(said)?;
-        Ok(Self::of_block(said))
+        let survival = Self::of_block(said);
+        survival.strategy.refuse_unread(said)?;
+        Ok(survival)
     }
 
     /// What a block says that was checked.
@@ -164,6 +166,33 @@ impl Survival {
     /// Whether more than one node holds it.
     pub const fn is_replicated(&self) -> bool {
         !matches!(self.strategy, Strategy::None)
+    }
+}
+
+impl Strategy {
+    /// What a block may say besides the strategy; `heartbeat` is read by none.
+    const fn parameters(self) -> &'static [&'static str] {
+        match self {
+            Self::None => &[],
+            Self::Passive => &["replicas", "electionWait", "acknowledge", "budget", "pivots"],
+            Self::Active => &["replicas", "electionWait", "pivots"],
+            Self::PartitionTolerant => {
+                &["replicas", "voteThreshold", "electionWait", "acknowledge", "budget", "pivots"]
+            }
+        }
+    }
+
+    /// Refuses what nobody looks at: whoever says it means something else.
+    fn refuse_unread(self, block: &Value) -> Result<(), String> {
+        let read = self.parameters();
+        let mut said = value::members(block).map(|(key, _)| key).filter(|key| *key != "strategy");
+        let Some(unread) = said.find(|key| !read.contains(key)) else { return Ok(()) };
+        let strategy = value::get(block, "strategy").and_then(value::as_str).unwrap_or_default();
+        let rest = match read {
+            [] => String::new(),
+            read => format!("; there is {}", read.join(", ")),
+        };
+        Err(format!("the strategy {strategy} does not read `{unread}`; leave it out{rest}"))
     }
 }
 
@@ -352,6 +381,10 @@ mod tests {
             (r#"{"strategy": "active", "acknowledge": "all"}"#, "none, majority"),
             (r#"{"strategy": "active", "budget": -1}"#, "`budget`"),
             (r#"{"strategy": "active", "electionWait": "soon"}"#, "`electionWait`"),
+            (r#"{"strategy": "none", "replicas": 3}"#, "does not read `replicas`; leave it out"),
+            (r#"{"strategy": "passive", "voteThreshold": 1}"#, "passive does not read `voteThr"),
+            (r#"{"strategy": "active", "budget": 5}"#, "there is replicas, electionWait, pivots"),
+            (r#"{"strategy": "active", "heartbeat": "PT1S"}"#, "does not read `heartbeat`"),
         ];
         for (said, reason) in wrong {
             let refused = read(said).unwrap_err();
