@@ -1,5 +1,6 @@
 //! What an engine answers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -271,6 +272,8 @@ pub struct ClusterStanding {
     /// Of these, those that stand still here for want of votes, or because undoing would cost more
     /// than their budget.
     pub stalled: u64,
+    /// Whose word is missing before executions that have ended can be forgotten here.
+    pub awaited: BTreeSet<NodeId>,
 }
 
 /// Another member.
@@ -299,6 +302,8 @@ pub struct Holders {
     pub leader: Option<NodeId>,
     /// What this node does for it now.
     pub phase: Phase,
+    /// Whose word is missing before it can be forgotten, once a run was decided on.
+    pub awaited: Vec<NodeId>,
 }
 
 /// Everything about one execution but its history.

@@ -1,5 +1,6 @@
 //! `outlast cluster`: found a cluster, invite nodes into it, look at it, and remove lost ones.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -126,6 +127,12 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     if 0 < silent {
         eprintln!("{silent} of them cannot be reached: they are down, or the network is cut");
     }
+    for (node, waiting) in awaited(members) {
+        eprintln!(
+            "{waiting} of them cannot forget executions that have ended before {node} has answered; if \
+             it is lost for good: outlast cluster remove {node}"
+        );
+    }
     if 0 < stuck {
         eprintln!(
             "{stuck} of them answer, but send no heartbeats in time: their disks may be full or slow, \
@@ -133,6 +140,17 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
         );
     }
     Ok(Exit::Completed)
+}
+
+/// Who is missed and waited for before what has ended can be forgotten, and by how many.
+fn awaited(members: &[Json]) -> BTreeMap<&str, usize> {
+    let missed = members.iter().filter(|member| missed(member) == Some(Missed::Unreachable));
+    let missed = missed.filter_map(|member| member["node"].as_str());
+    let waiting = |node: &str| {
+        let by = members.iter().map(|member| &member["share"]);
+        by.filter(|share| table::texts(share, "awaited").any(|it| it == node)).count()
+    };
+    missed.map(|node| (node, waiting(node))).filter(|(_, waiting)| 0 < *waiting).collect()
 }
 
 /// Why the heartbeats of a member are missed.
@@ -222,6 +240,16 @@ mod tests {
         assert_eq!(state(false, "alive", share), "alive, stuck");
         assert_eq!(state(false, "suspect", Json::Null), "suspect, unreachable");
         assert_eq!(state(false, "left", Json::Null), "left");
+    }
+
+    #[test]
+    fn whoever_is_missed_and_waited_for_is_named() {
+        let member = |node: &str, reachable: bool, share: Json| json!({ "node": node, "state": "dead", "reachable": reachable, "share": share });
+        let waits = || json!({ "awaited": ["c", "b"] });
+        let members = [member("a", true, waits()), member("b", true, waits())];
+        assert_eq!(awaited(&members), BTreeMap::new(), "all are there");
+        let members = members.into_iter().chain([member("c", false, Json::Null)]);
+        assert_eq!(awaited(&members.collect::<Vec<_>>()), BTreeMap::from([("c", 2)]));
     }
 
     #[test]

@@ -45,11 +45,17 @@ pub(super) fn describe(execution: &Json) -> String {
         ("changed", text("changed")),
         ("progress", format!("{} activities completed", text("progress"))),
     ];
-    let optional =
-        ["name", "parent", "nodes", "leader", "phase", "stalled", "input", "output", "error"];
+    let optional = [
+        "name", "parent", "nodes", "leader", "phase", "stalled", "awaited", "input", "output",
+        "error",
+    ];
     for name in optional {
         if execution.get(name).is_some_and(|value| !value.is_null()) {
-            let said = if name == "nodes" { nodes(execution, " ") } else { text(name) };
+            let said = match name {
+                "nodes" => nodes(execution, " "),
+                "awaited" => table::texts(execution, name).collect::<Vec<_>>().join(" "),
+                _ => text(name),
+            };
             pairs.push((name, said));
         }
     }

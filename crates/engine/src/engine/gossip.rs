@@ -206,13 +206,11 @@ impl Engine {
     /// The cluster as this node sees it.
     pub(super) fn standing(&mut self) -> ClusterStanding {
         let ids: Vec<_> = self.custodies.iter().copied().collect();
-        let leads = |it: &Entry| it.holders().and_then(|it| it.leader);
         let me = self.options.node;
-        let led =
-            ids.iter().filter_map(|id| self.roster.get(*id)).filter(|it| leads(it) == Some(me));
-        let led = led.count() as u64;
-        let held = ids.iter().filter_map(|id| self.roster.get(*id)?.holders());
-        let stalled = held.filter(|held| held.phase.why_it_waits().is_some()).count() as u64;
+        let held: Vec<_> = ids.iter().filter_map(|id| self.roster.get(*id)?.holders()).collect();
+        let led = held.iter().filter(|held| held.leader == Some(me)).count() as u64;
+        let stalled = held.iter().filter(|held| held.phase.why_it_waits().is_some()).count() as u64;
+        let awaited = held.into_iter().flat_map(|held| held.awaited).collect();
         let alone = self.live_alone(&ids);
         let membership = self.gossip.membership.as_ref();
         let members = self.peers.all().map(|node| {
@@ -236,6 +234,7 @@ impl Engine {
             alone,
             led,
             stalled,
+            awaited,
         }
     }
 

@@ -61,6 +61,10 @@ pub(super) struct Share {
     alone: u64,
     /// Whether it takes no new work.
     draining: bool,
+    /// Nodes whose word it waits for before it can forget executions that have ended and that it holds
+    /// together with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    awaited: Vec<String>,
 }
 
 /// A member, as another one sees it.
@@ -227,9 +231,10 @@ async fn standing(api: &Api, ask: Ask) -> Result<Box<ClusterStanding>, Problem> 
 }
 
 impl Share {
-    const fn of(standing: &ClusterStanding) -> Self {
+    fn of(standing: &ClusterStanding) -> Self {
         let ClusterStanding { live, held, led, stalled, alone, draining, .. } = *standing;
-        Self { live, held, led, stalled, alone, draining }
+        let awaited = standing.awaited.iter().map(|node| format!("{:016x}", node.0)).collect();
+        Self { live, held, led, stalled, alone, draining, awaited }
     }
 }
 

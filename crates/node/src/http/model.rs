@@ -117,6 +117,10 @@ struct Facts {
     /// Why that node stands still with it, and what makes it go on, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     stalled: Option<&'static str>,
+    /// Nodes whose word that node waits for before all can forget that they held it together. One that
+    /// is lost for good is removed from the cluster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    awaited: Vec<String>,
 }
 
 impl From<engine::Summary> for Facts {
@@ -129,6 +133,7 @@ impl From<engine::Summary> for Facts {
             leader: holders.and_then(|it| it.leader.as_ref()).map(node),
             phase: holders.map(|it| it.phase.word()),
             stalled: holders.and_then(|it| it.phase.why_it_waits()),
+            awaited: holders.map_or_else(Vec::new, |it| it.awaited.iter().map(node).collect()),
             execution: summary.execution.to_string(),
             name: summary.name,
             namespace: summary.namespace,

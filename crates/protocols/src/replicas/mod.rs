@@ -438,6 +438,16 @@ impl Replica {
         matches!(self.role, Role::Candidate(_) | Role::Backup { leader: None })
     }
 
+    /// Those that may come back and that cannot be reached now.
+    pub fn unreachable(&self) -> impl Iterator<Item = NodeId> {
+        self.peers().filter(|peer| self.lost.contains(peer))
+    }
+
+    /// The highest of the others that may come back.
+    pub fn highest_other(&self) -> Option<NodeId> {
+        self.peers().next_back()
+    }
+
     /// Everything it may not forget.
     pub const fn standing(&self) -> &Standing {
         &self.standing

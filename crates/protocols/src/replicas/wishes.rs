@@ -70,6 +70,12 @@ impl Replica {
         }
     }
 
+    /// Whose word on what is to be undone is missing.
+    pub fn awaited(&self) -> impl Iterator<Item = NodeId> {
+        let open = self.open_questions();
+        self.peers().filter(move |peer| open.iter().any(|it| self.is_missing(*peer, &it.effect)))
+    }
+
     /// Everything that is to be undone and not ordered yet.
     fn open_questions(&self) -> Vec<Asked> {
         let questions = |remnant: &Remnant| {

@@ -239,6 +239,28 @@ impl Holding {
         self.phase()
     }
 
+    /// Whose word is missing before what was decided on can be forgotten. Whoever does not coordinate that
+    /// does not know: it names those it cannot reach, or else the one that does.
+    pub(super) fn awaited(&self) -> Vec<NodeId> {
+        let replica = &self.replica;
+        if !replica.is_settling() {
+            return Vec::new();
+        }
+        if !replica.standing().settled {
+            return replica.awaited().collect();
+        }
+        let coordinator = self.coordinator.as_ref().filter(|it| it.stage().is_some());
+        if let Some(coordinator) = coordinator {
+            return coordinator.awaited().collect();
+        }
+        let unreachable: Vec<_> = replica.unreachable().collect();
+        if unreachable.is_empty() {
+            replica.highest_other().into_iter().collect()
+        } else {
+            unreachable
+        }
+    }
+
     /// Whether so many others hold it that its starter may hear that it is started. Whoever knows
     /// how it ended need not ask.
     fn is_copied(&self) -> bool {

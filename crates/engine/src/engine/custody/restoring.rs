@@ -300,7 +300,8 @@ impl Entry {
     pub(in crate::engine) fn holders(&self) -> Option<Holders> {
         let Some(Custody::Replica(holding)) = &self.custody else { return None };
         let (members, leader) = (holding.terms.members.iter().collect(), holding.replica.leader());
-        Some(Holders { members, leader, phase: holding.shown_phase() })
+        let (phase, awaited) = (holding.shown_phase(), holding.awaited());
+        Some(Holders { members, leader, phase, awaited })
     }
 
     /// Whether it has not ended.
