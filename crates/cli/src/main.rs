@@ -107,3 +107,24 @@ fn main() -> std::process::ExitCode {
     });
     exit.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory as _};
+
+    use super::*;
+
+    /// Longer lines are broken, wherever that is, and columns with them.
+    const WIDTH_MAX: usize = 100;
+
+    fn too_wide(command: &Command) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let wide = help.lines().filter(|line| WIDTH_MAX < line.chars().count()).map(str::to_owned);
+        wide.chain(command.get_subcommands().flat_map(too_wide)).collect()
+    }
+
+    #[test]
+    fn examples_fit_the_width_of_the_help() {
+        assert_eq!(too_wide(&Arguments::command()), Vec::<String>::new());
+    }
+}

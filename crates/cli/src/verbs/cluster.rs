@@ -16,7 +16,7 @@ use crate::table;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  outlast cluster init                            make a cluster of the node that keeps its data here
+  outlast cluster init                            make a cluster of the node of this machine
   outlast node --cluster-listen 0.0.0.0:7181 --cluster-address first.example:7181
   outlast cluster invite --valid 15m              then, on another machine:
   outlast node --join first.example:7181 --token TOKEN
@@ -30,6 +30,10 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum Task {
     /// Make a cluster whose first member is the node of a data directory; the node must be stopped
+    #[command(after_help = "\
+Examples:
+  outlast cluster init                            the node that `outlast node` starts here
+  outlast cluster init --data /var/lib/outlast    then: outlast node --data /var/lib/outlast")]
     Init {
         /// The node's data directory; made if it is not there [env: OUTLAST_DATA] [default: where
         /// `outlast node` keeps it]
@@ -40,6 +44,10 @@ enum Task {
         json: bool,
     },
     /// Print a token with which one node can join the cluster of a running node
+    #[command(after_help = "\
+Examples:
+  outlast cluster invite --valid 15m              then: outlast node --join HOST:PORT --token TOKEN
+  TOKEN=$(outlast cluster invite)                 the token alone is on stdout")]
     Invite {
         #[command(flatten)]
         connection: Connection,
@@ -48,11 +56,23 @@ enum Task {
         valid: Duration,
     },
     /// List the members: who answers, since when, and how many executions each holds and leads
+    #[command(after_help = "\
+Examples:
+  outlast cluster status                          as the node of this machine sees it
+  outlast cluster status --json | jq .unreachable
+
+LIVE executions have not ended. HELD are those that other nodes hold as well, LED those of them
+that this node goes on with, STALLED those that stand still: `outlast ps` says which.")]
     Status {
         #[command(flatten)]
         connection: Connection,
     },
     /// Remove a member that is lost for good; its id never comes back
+    #[command(after_help = "\
+Examples:
+  outlast cluster remove 0123456789abcdef         its disk is lost; in its place a new one may join
+
+Executions no longer wait for it. If it comes up again it is told so, and ends.")]
     Remove {
         /// The member, as `status` names it
         member: String,

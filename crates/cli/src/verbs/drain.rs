@@ -19,8 +19,8 @@ Examples:
   outlast drain --node http://third.example:7180    then stop it, upgrade it, start it again
   outlast drain --undo                              it is not to be stopped after all
 
-Executions that several nodes hold go on elsewhere. Those that only this node holds stay, and go on when it
-is started again. A node that was started again is not drained any more.")]
+Executions that several nodes hold go on elsewhere. Those that only this node holds stay, and go on
+when it is started again. A node that was started again is not drained any more.")]
 pub(crate) struct Arguments {
     /// Take part as before
     #[arg(long)]

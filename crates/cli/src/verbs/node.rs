@@ -27,8 +27,8 @@ Examples:
   outlast node --data /var/lib/outlast --listen 0.0.0.0:7180 --host outlast.example.org
   outlast node --join first.example:7181 --token TOKEN   become a member of a cluster
 
-The token that requests must show is printed at the first start on a terminal; `outlast token` prints it
-again.")]
+The token that requests must show is printed at the first start on a terminal; `outlast token`
+prints it again.")]
 pub(crate) struct Arguments {
     /// Where the node keeps everything [env: OUTLAST_DATA] [default: $XDG_STATE_HOME/outlast/node]
     #[arg(long, value_name = "DIR")]

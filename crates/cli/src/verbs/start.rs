@@ -22,7 +22,8 @@ Examples:
   outlast start order.yaml --name order-17 --wait       wait for the end and print the output
   outlast start order.yaml --survival passive:3         three nodes of a cluster hold it
 
-Starting again with the same --id or --name, document and input starts nothing: it is the same execution.")]
+Starting again with the same --id or --name, document and input starts nothing: it is the same
+execution.")]
 pub(crate) struct Arguments {
     /// A document, or the name of a registered one: namespace/name, with :version, or else the latest that
     /// the asked node knows

@@ -27,7 +27,7 @@ Examples:
   outlast bench steps --concurrency 64 --seconds 20     longer, at one concurrency
   outlast bench waiting --count 100000                  memory and restart with many waiting
   outlast bench idle                                    what a node costs that does nothing
-  outlast bench replicas                                three nodes hold everything, beside one alone
+  outlast bench replicas                                three nodes hold it, beside one alone
   outlast bench failover --runs 20                      kill -9 of the node that leads, under load")]
 pub(crate) struct Arguments {
     #[command(subcommand)]

@@ -44,7 +44,7 @@ const QUIET: Duration = Duration::from_millis(700);
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  outlast demo                                    five nodes, 40 steps; the drawing is outlast-demo.html
+  outlast demo                                    five nodes, drawn in outlast-demo.html
   outlast demo --seed 7 --output seven.html       break something else
   outlast demo --json --output demo.svg           what happened for programs, and the drawing alone
 

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 
 const EXAMPLES: &str = "\
 Examples:
-  outlast experiment replication                        figure 4: about 40,000 executions, some minutes
+  outlast experiment replication                        figure 4: 40,000 executions, minutes
   outlast experiment replication --runs 20              the same with fewer executions
   outlast experiment replication --figure 2 --plot figure-2.svg
   outlast experiment replication --replicas 3,5 --seed 7 --json";

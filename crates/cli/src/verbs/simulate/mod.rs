@@ -28,10 +28,10 @@ use report::Tally;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  outlast simulate                                      a hundred worlds with flows that come with it
+  outlast simulate                                      a hundred worlds, with flows of its own
   outlast simulate flow.yaml --nodes 5 --runs 1000      your flow, on five nodes each
   outlast simulate --seed 7 --runs 1 --trace            one world, a line for everything that occurs
-  outlast simulate --faults crash,partition --runs 500  only these go wrong; none and all are words too
+  outlast simulate --faults crash,partition --runs 500  only these go wrong; also none, all
   outlast simulate --seed 7 --runs 1 --fault 'split@1+3:1,2' --fault 'crash@2+1:3'
   outlast simulate --seed 7 --runs 1 --record run.txt && outlast simulate --replay run.txt")]
 pub(crate) struct Arguments {
