@@ -266,6 +266,7 @@ impl Replica {
             // Someone promised a later term, and acknowledges nothing of this one any more.
             return self.be_outdated(out, leader);
         }
+        let goes_before = self.setup.members.outranks(self.setup.me, from);
         let Role::Candidate(candidacy) = &mut self.role else { return };
         if candidacy.term != term {
             return;
@@ -280,6 +281,9 @@ impl Replica {
             Some(leader) if self.lost.contains(&leader) => {
                 candidacy.hesitant.insert(from);
             }
+            // A lower one objects only because it promised that term, or a later one, to someone else. It
+            // has nothing against this replica in the next: that need not wait.
+            None if goes_before => self.stand(out),
             _ => candidacy.rejected = true,
         }
     }

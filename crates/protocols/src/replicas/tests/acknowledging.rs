@@ -72,6 +72,30 @@ fn a_candidate_in_a_term_that_is_over_is_told_the_later_one() {
     assert_eq!(said_to(&outputs, 2), [&objection]);
 }
 
+/// Of those who lose their primary at the same time, all stand in one term. Who promised it to a lower
+/// one whose id is greater cannot promise it to the highest, which would wait for more than a second
+/// before it asked again.
+#[test]
+fn the_highest_candidate_stands_again_at_once_when_its_term_was_promised_to_another() {
+    let taken = |term| Message::Reject { term: Epoch(term), known: Epoch(term), leader: None };
+    let mut highest = begun(acknowledging(4, 5));
+    lose(&mut highest, 5);
+    let outputs = receive(&mut highest, 2, taken(2));
+    let asked = |message: &&Message| matches!(message, Message::RequestVote { term: Epoch(3), .. });
+    assert!(said_to(&outputs, 1).iter().any(asked), "{outputs:?}");
+    assert!(receive(&mut highest, 1, taken(2)).is_empty(), "that one is over already");
+    receive(&mut highest, 1, vote(Epoch(3), None));
+    receive(&mut highest, 2, vote(Epoch(3), None));
+    fire(&mut highest, Timer::ElectionOver);
+    assert_eq!(highest.leads(), Some(Epoch(3)));
+
+    // Whoever is objected to by a higher one leaves it to that one.
+    let mut lower = begun(acknowledging(3, 5));
+    lose(&mut lower, 5);
+    let outputs = receive(&mut lower, 4, taken(2));
+    assert!(said_to(&outputs, 1).is_empty(), "{outputs:?}");
+}
+
 /// An acknowledgement counts for the primary it was given to: the replica may have left the line
 /// since.
 #[test]
