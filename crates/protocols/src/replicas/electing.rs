@@ -24,6 +24,10 @@ const DOUBLINGS_MAX: u32 = 3;
 /// How often a candidate waits once more for those who have not lost the primary yet: together, a
 /// loss that one has noticed, the others notice in less.
 const EXTENSIONS: u32 = 3;
+/// How often a candidate stands again at once because its term was promised to another: whoever was asked
+/// by several that lost their primary at the same time has one promise for each term. Someone who objects
+/// for another reason does so each time.
+const STANDS_AT_ONCE: u32 = 3;
 /// After how many questions without an answer a primary counts as lost.
 const INQUIRIES: u32 = 3;
 /// For how many patiences at most a primary that answers is believed without being asked.
@@ -44,13 +48,27 @@ pub(super) struct Candidacy {
     /// Whether it was primary until it asked, and would go on as it was: where acknowledgements count,
     /// a majority of votes says that nobody else can be.
     pub(super) renews: bool,
+    /// How often it stood again at once before.
+    stood: u32,
 }
 
 impl Candidacy {
     fn new(term: Epoch, me: NodeId) -> Self {
-        let (votes, hesitant) = (BTreeSet::from([me]), BTreeSet::new());
-        let (extensions, renews) = (0, false);
-        Self { term, votes, best: None, rejected: false, hesitant, extensions, renews }
+        Self {
+            term,
+            votes: BTreeSet::from([me]),
+            best: None,
+            rejected: false,
+            hesitant: BTreeSet::new(),
+            extensions: 0,
+            renews: false,
+            stood: 0,
+        }
+    }
+
+    /// Whether it may stand again at once if its term was promised to another.
+    const fn may_stand_again(&self) -> bool {
+        !self.rejected && !self.renews && self.stood < STANDS_AT_ONCE
     }
 
     /// Whether it waits for nothing but those who had not lost the primary, and they have by now.
@@ -281,9 +299,15 @@ impl Replica {
             Some(leader) if self.lost.contains(&leader) => {
                 candidacy.hesitant.insert(from);
             }
-            // A lower one objects only because it promised that term, or a later one, to someone else. It
-            // has nothing against this replica in the next: that need not wait.
-            None if goes_before => self.stand(out),
+            // A lower one objects because it promised that term, or a later one, to someone else. It has
+            // nothing against this replica in the next: that need not wait.
+            None if goes_before && candidacy.may_stand_again() => {
+                let stood = candidacy.stood + 1;
+                self.stand(out);
+                if let Role::Candidate(candidacy) = &mut self.role {
+                    candidacy.stood = stood;
+                }
+            }
             _ => candidacy.rejected = true,
         }
     }

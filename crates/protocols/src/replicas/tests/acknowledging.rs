@@ -6,7 +6,7 @@ use outlast_lineage::{Epoch, NodeId};
 use super::super::{Input, Message, Timer};
 use super::steps::{
     NOW, acknowledging, advance, begun, fire, head, held, lead, lose, point, receive, request,
-    said_to, setup, state, vote,
+    said_to, setup, state, timer_at, vote,
 };
 
 /// What a majority acknowledged to a new primary is not given up for a line of a later state that
@@ -94,6 +94,22 @@ fn the_highest_candidate_stands_again_at_once_when_its_term_was_promised_to_anot
     lose(&mut lower, 5);
     let outputs = receive(&mut lower, 4, taken(2));
     assert!(said_to(&outputs, 1).is_empty(), "{outputs:?}");
+}
+
+/// A lower one that was primary, and asks for votes to go on, objects to everyone for a while: to stand
+/// again each time would be to ask as fast as messages travel.
+#[test]
+fn a_candidate_does_not_stand_again_for_ever() {
+    let mut highest = begun(acknowledging(4, 5));
+    lose(&mut highest, 5);
+    let mut asked = 1;
+    for _ in 0..20 {
+        let term = highest.standing().term;
+        let objection = Message::Reject { term, known: term, leader: None };
+        asked += said_to(&receive(&mut highest, 2, objection), 1).len();
+    }
+    assert_eq!(asked, 4, "once, and three times more at once");
+    assert!(timer_at(&fire(&mut highest, Timer::ElectionOver), Timer::RetryElection).is_some());
 }
 
 /// An acknowledgement counts for the primary it was given to: the replica may have left the line
