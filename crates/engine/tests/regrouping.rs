@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use cluster::{Cluster, Provider, program_of};
 use driver::{id, start_of};
-use outlast_engine::{
-    Ask, Condition, Detail, Input, Reply, StartAsk, Strategy, Survival, Which,
-};
+use outlast_engine::{Ask, Condition, Detail, Input, Reply, StartAsk, Strategy, Survival, Which};
 use outlast_lineage::NodeId;
 use outlast_workflow::Program;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_engine::{Refusal, Reply, Strategy, Survival};
+use outlast_engine::{Position, Refusal, Reply, Strategy, Survival};
 use outlast_expressions::value;
 use outlast_lineage::{
     BranchId, Digest, EffectId, Epoch, ExecutionId, NodeId, OperationKey, Point, Time,
@@ -164,4 +164,40 @@ fn a_node_that_asks_for_what_its_disk_has() {
     world.services.ledger.settle(visited.act.unwrap());
     world.check_need(ID, &asked);
     assert!(world.finding().unwrap().contains("whose answer was on its disk"));
+}
+
+#[test]
+fn a_call_that_leaves_before_its_record_is_durable() {
+    let mut world = world(WorldOptions::default(), Survival::solo());
+    world.run_for(Duration::from_millis(1));
+    assert_eq!(world.finding(), None);
+    world.machines[0].node.hasty = true;
+    world.run_for(Duration::from_secs(1));
+    assert!(world.finding().unwrap().contains("did not wait for the record of its intent"));
+}
+
+/// A world whose node has no longer the records that its disk needs most.
+fn with_a_gap() -> World {
+    let options = WorldOptions { invariants_every: 1, ..WorldOptions::default() };
+    let mut world = world(options, Survival::solo());
+    world.run_for(Duration::from_millis(50));
+    assert_eq!(world.finding(), None);
+    world.machines[0].node.disk.compact(Position(3));
+    world
+}
+
+#[test]
+fn a_disk_from_which_a_node_cannot_come_up_again() {
+    let mut world = with_a_gap();
+    world.crash(0, Some(Duration::ZERO));
+    world.run_for(Duration::from_millis(10));
+    assert!(world.finding().unwrap().contains("a disk that is not sound"));
+}
+
+#[test]
+fn a_journal_that_was_cut_too_far() {
+    let mut world = with_a_gap();
+    world.machines[0].node.disk.compactions = 0;
+    world.check_disk(0);
+    assert!(world.finding().unwrap().contains("cut its journal and could not come up"));
 }

@@ -53,7 +53,7 @@ impl World {
 
     /// Whatever a journal was cut behind, what is left is enough to come up again. Looked at now and
     /// then where invariants are: it costs as much as coming up.
-    pub(super) fn check_disk(&mut self, place: usize) {
+    pub(crate) fn check_disk(&mut self, place: usize) {
         let machine = &mut self.machines[place];
         let looks = machine.node.disk.compactions.is_multiple_of(COMPACTIONS_A_LOOK);
         if self.options.invariants_every == 0 || !looks {
