@@ -272,6 +272,7 @@ impl Engine {
 
     pub(super) fn has_begun(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) {
         let Some(holding) = self.holding(id) else { return };
+        holding.hear_here(from);
         if !holding.unaware.remove(&from) || !holding.is_copied() {
             return;
         }

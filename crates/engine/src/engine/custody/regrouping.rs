@@ -40,6 +40,11 @@ impl Holding {
         self.elsewhere.insert(from, begin);
     }
 
+    /// A member speaks in this group: whatever it said before, it holds the execution here.
+    pub(super) fn hear_here(&mut self, from: NodeId) {
+        self.elsewhere.remove(&from);
+    }
+
     /// How a group began that this replica is to join, if its own one can decide on nothing: too few of its
     /// members are left that neither are gone nor hold the execution with others.
     fn joinable(&self, me: NodeId, mark: u32, gone: impl Fn(NodeId) -> bool) -> Option<&Begin> {
@@ -110,5 +115,63 @@ impl Engine {
         self.tell_replica(step, id, replicas::Input::Restarted, &mut turn);
         self.finish_turn(step, id, turn);
         self.set_custody_alarm(id, Alarm::Begin, step.now.after(times.patience));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outlast_expressions::Value;
+    use outlast_lineage::{Digest, Time};
+
+    use super::super::Terms;
+    use super::*;
+    use crate::{Strategy, Survival};
+
+    const ME: NodeId = NodeId(3);
+    const EVERYONE_IS_THERE: fn(NodeId) -> bool = |_| false;
+
+    fn terms(members: [u64; 3]) -> Terms {
+        let survival = Survival::new(Strategy::PartitionTolerant, 3);
+        Terms { survival, members: members.into_iter().map(NodeId).collect() }
+    }
+
+    fn holding(members: [u64; 3]) -> Holding {
+        Holding::new(ME, terms(members), [0; 16], &Times::default(), None)
+    }
+
+    fn begin(members: [u64; 3]) -> Begin {
+        Begin {
+            execution: ExecutionId::from_bytes([1; 16]),
+            name: None,
+            definition: Digest::of(b"a definition"),
+            input: Value::default(),
+            salt: [1; 16],
+            started: Time::default(),
+            terms: terms(members),
+            parent: None,
+        }
+    }
+
+    #[test]
+    fn joins_a_group_that_it_is_to_be_in_when_its_own_cannot_decide() {
+        let (mut own, other) = (holding([1, 2, 3]), begin([1, 3, 4]));
+        let mark = other.terms.members.mark();
+        own.hear_elsewhere(NodeId(1), other.clone());
+        assert!(own.joinable(ME, mark, EVERYONE_IS_THERE).is_none(), "2 and 3 may decide");
+        assert_eq!(own.joinable(ME, mark, |node| node == NodeId(2)), Some(&other));
+        assert!(own.joinable(ME, mark + 1, |node| node == NodeId(2)).is_none(), "of another group");
+        own.hear_elsewhere(NodeId(2), begin([2, 4, 5]));
+        let mark = terms([2, 4, 5]).members.mark();
+        assert!(own.joinable(ME, mark, EVERYONE_IS_THERE).is_none(), "it is not to be in that one");
+    }
+
+    /// What it said before may arrive late, and it may have joined this group since.
+    #[test]
+    fn whoever_speaks_in_the_group_is_in_it() {
+        let (mut own, other) = (holding([1, 2, 3]), begin([1, 3, 4]));
+        own.hear_elsewhere(NodeId(1), other.clone());
+        own.hear_here(NodeId(1));
+        let mark = other.terms.members.mark();
+        assert!(own.joinable(ME, mark, |node| node == NodeId(2)).is_none());
     }
 }
