@@ -77,14 +77,18 @@ fn is_over(cluster: &mut Cluster) {
     }
 }
 
+fn node_3_undoes_its_run(cluster: &mut Cluster) {
+    let called = cluster.run_answering(10 * SECOND);
+    assert_eq!(called, [(3, "undo b".to_owned()), (3, "undo a".to_owned())]);
+    is_over(cluster);
+}
+
 #[test]
 fn what_a_group_did_that_cannot_decide_is_undone_once_another_one_has_decided() {
     let mut cluster = two_groups(&Survival::new(Strategy::PartitionTolerant, 3));
     assert_eq!(shown(&mut cluster, 3).summary.condition, Condition::Running);
     meet(&mut cluster);
-    let called = cluster.run_answering(10 * SECOND);
-    assert_eq!(called, [(3, "undo b".to_owned()), (3, "undo a".to_owned())]);
-    is_over(&mut cluster);
+    node_3_undoes_its_run(&mut cluster);
 }
 
 #[test]
@@ -111,9 +115,7 @@ fn whoever_joined_another_group_still_knows_in_its_next_life() {
     cluster.revive(3);
     knows(&mut cluster, 3, &[1, 4]);
     assert!(joined(&mut cluster));
-    let called = cluster.run_answering(10 * SECOND);
-    assert_eq!(called, [(3, "undo b".to_owned()), (3, "undo a".to_owned())]);
-    is_over(&mut cluster);
+    node_3_undoes_its_run(&mut cluster);
 }
 
 /// Of a cluster that only grew, the first group may still decide: it is left to itself.

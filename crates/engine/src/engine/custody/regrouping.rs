@@ -57,9 +57,10 @@ impl Holding {
         if members.len() / 2 < members.iter().filter(is_left).count() {
             return None;
         }
-        let begins = self.elsewhere.values().map(|begin| (&begin.terms.members, begin));
-        let mut others = begins.filter(|(of, _)| of.mark() == mark && of.contains(me));
-        others.next().map(|(_, begin)| begin)
+        self.elsewhere.values().find(|begin| {
+            let others = &begin.terms.members;
+            others.mark() == mark && others.contains(me)
+        })
     }
 
     /// Holds the execution on other terms from now on, as one that was away: all that was done stays known.
