@@ -22,6 +22,10 @@ use outlast_expressions::Value;
 use outlast_lineage::{ExecutionId, NodeId, Time};
 use outlast_workflow::{Answer, Program};
 
+/// The one that the program uses, so that what is counted is what it costs there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How many workflows are run, and how many at once.
 const WORKFLOWS: u64 = 300;
 const CONCURRENCY: u64 = 64;

@@ -24,9 +24,8 @@ const DOUBLINGS_MAX: u32 = 3;
 /// How often a candidate waits once more for those who have not lost the primary yet: together, a
 /// loss that one has noticed, the others notice in less.
 const EXTENSIONS: u32 = 3;
-/// How often a candidate stands again at once because its term was promised to another: whoever was asked
-/// by several that lost their primary at the same time has one promise for each term. Someone who objects
-/// for another reason does so each time.
+/// How often a candidate stands again at once because a later term was promised to another. Someone who
+/// objects for another reason may do so each time.
 const STANDS_AT_ONCE: u32 = 3;
 /// After how many questions without an answer a primary counts as lost.
 const INQUIRIES: u32 = 3;
@@ -66,7 +65,7 @@ impl Candidacy {
         }
     }
 
-    /// Whether it may stand again at once if its term was promised to another.
+    /// Whether it may stand again at once if its term is over.
     const fn may_stand_again(&self) -> bool {
         !self.rejected && !self.renews && self.stood < STANDS_AT_ONCE
     }
@@ -263,7 +262,8 @@ impl Replica {
         if !self.setup.acknowledge {
             return self.is_better(one.held.reached(), other);
         }
-        let rank = |head: &Head, confirmed| {
+        let rank = |head: &Head, confirmed: Option<Term>| {
+            let confirmed = confirmed.map(|confirmed| self.order(confirmed));
             (self.is_on_pinned_line(head), confirmed, head.lineage.number())
         };
         rank(&one.held.head, one.confirmed) > rank(other.0, confirmed)
@@ -299,9 +299,9 @@ impl Replica {
             Some(leader) if self.lost.contains(&leader) => {
                 candidacy.hesitant.insert(from);
             }
-            // A lower one objects because it promised that term, or a later one, to someone else. It has
-            // nothing against this replica in the next: that need not wait.
-            None if goes_before && candidacy.may_stand_again() => {
+            // A lower one objects because it promised a later term to someone else. It has nothing against
+            // this replica in the one after it: that need not wait.
+            None if goes_before && term < known && candidacy.may_stand_again() => {
                 let stood = candidacy.stood + 1;
                 self.stand(out);
                 if let Role::Candidate(candidacy) = &mut self.role {

@@ -3,7 +3,7 @@
 use minicbor::bytes::ByteVec;
 use outlast_lineage::{Epoch, Head, NodeId, Order, Point};
 
-use super::{Change, Held, Message, Output, Outputs, Replica, Role, Situation, Timer};
+use super::{Change, Held, Message, Output, Outputs, Replica, Role, Situation, Term, Timer};
 
 /// After how much of the patience lazily acknowledged states are acknowledged.
 const LAZINESS: u32 = 4;
@@ -83,13 +83,25 @@ impl Replica {
 
     /// Whether this replica promised not to acknowledge anything of that term any more.
     pub(super) fn is_outdated(&self, term: Epoch, node: NodeId) -> bool {
-        self.acknowledges() && Some((term, node)) < self.standing.promised
+        self.acknowledges() && self.is_later(self.standing.promised, (term, node))
+    }
+
+    /// Whether what was said, if anything, is about a later try than another.
+    fn is_later(&self, one: Option<Term>, other: Term) -> bool {
+        one.is_some_and(|one| self.order(other) < self.order(one))
+    }
+
+    /// Where a try is among all that there can be. Of several in one term the highest replica's comes
+    /// last: it goes first in everything else, and whoever promised the term to a lower one before can
+    /// vote for it, too.
+    pub(super) fn order(&self, (term, node): Term) -> (Epoch, Option<usize>) {
+        (term, self.setup.members.rank(node))
     }
 
     /// Tells a primary that it is acknowledged no longer, and who is primary in a later term, if this
     /// replica follows one: a promise may be to a candidate that was never elected.
     fn object(&self, out: &mut Outputs, to: NodeId, term: Epoch) {
-        let newer = self.standing.confirmed.filter(|newer| (term, to) < *newer);
+        let newer = self.standing.confirmed.filter(|newer| self.is_later(Some(*newer), (term, to)));
         let leader = self.leader().filter(|leader| newer.is_some_and(|newer| newer.1 == *leader));
         let known = self.standing.term;
         out.send(to, Message::Reject { term, known, leader });
@@ -97,7 +109,7 @@ impl Replica {
 
     /// The state held is about to be, or is, the one of a primary.
     fn confirm(&mut self, out: &mut Outputs, term: Epoch, leader: NodeId) {
-        if self.acknowledges() && self.standing.confirmed < Some((term, leader)) {
+        if self.acknowledges() && self.standing.confirmed != Some((term, leader)) {
             self.change(out, Change::Confirmed(term, leader));
         }
     }
@@ -198,7 +210,7 @@ impl Replica {
     /// Follows a primary whose state is further, or at least another one.
     fn ask_for_state(&mut self, out: &mut Outputs, from: NodeId, term: Epoch) {
         self.follow(out, from);
-        if self.acknowledges() && self.standing.promised < Some((term, from)) {
+        if self.acknowledges() && self.standing.promised != Some((term, from)) {
             self.change(out, Change::Promised(term, from));
         }
         if !self.keeps_line() {

@@ -11,7 +11,7 @@ use outlast_lineage::{EffectId, Epoch, Head, Lineage, NodeId, OperationKey, Poin
 
 use super::message::Choice;
 
-/// A candidate's try: ordered by term, then by the candidate.
+/// A candidate's try. Which of two is the later one, `Replica::order` says.
 pub type Term = (Epoch, NodeId);
 
 /// Everything a replica may not forget.
@@ -147,7 +147,7 @@ pub enum Change {
     /// It stood in a term, or heard of it.
     #[n(0)]
     Term(#[n(0)] Epoch),
-    /// It promised to acknowledge nothing below.
+    /// It promised to acknowledge nothing below, which is no less than it promised before.
     #[n(1)]
     Promised(#[n(0)] Epoch, #[n(1)] NodeId),
     /// The state went on, by whoever is primary; with what this replica itself did, if it is.
@@ -202,7 +202,7 @@ pub enum Change {
         #[n(0)]
         remnant: Epoch,
     },
-    /// The state held is the one of this primary.
+    /// The state held is the one of this primary, who is none that it promised not to acknowledge.
     #[n(8)]
     Confirmed(#[n(0)] Epoch, #[n(1)] NodeId),
     /// It is about to propose the line held for a decision.
@@ -215,9 +215,7 @@ impl Standing {
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Term(term) => self.term = self.term.max(*term),
-            Change::Promised(term, node) => {
-                self.promised = self.promised.max(Some((*term, *node)));
-            }
+            Change::Promised(term, node) => self.promised = Some((*term, *node)),
             Change::Extended { point, progress, ended, notes } => {
                 let states = point.number.checked_sub(self.head.lineage.number());
                 if let Some(states) = states.and_then(NonZeroU64::new) {
@@ -242,9 +240,8 @@ impl Standing {
             Change::Spared { remnant } => self.spare(*remnant),
             Change::Pledged(instance) => self.pledged = Some(*instance),
             Change::Confirmed(term, node) => {
-                let term = Some((*term, *node));
-                self.promised = self.promised.max(term);
-                self.confirmed = self.confirmed.max(term);
+                self.promised = Some((*term, *node));
+                self.confirmed = self.promised;
             }
         }
     }

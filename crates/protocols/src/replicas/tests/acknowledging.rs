@@ -3,11 +3,12 @@
 
 use outlast_lineage::{Epoch, NodeId};
 
-use super::super::{Input, Message, Timer};
+use super::super::{Input, Message, Output, Setup, Timer};
 use super::steps::{
     NOW, acknowledging, advance, begun, fire, head, held, lead, lose, point, receive, request,
     said_to, setup, state, timer_at, vote,
 };
+use crate::Members;
 
 /// What a majority acknowledged to a new primary is not given up for a line of a later state that
 /// no majority ever had (in Raft's paper this is figure 8).
@@ -72,27 +73,69 @@ fn a_candidate_in_a_term_that_is_over_is_told_the_later_one() {
     assert_eq!(said_to(&outputs, 2), [&objection]);
 }
 
-/// Of those who lose their primary at the same time, all stand in one term. Who promised it to a lower
-/// one whose id is greater cannot promise it to the highest, which would wait for more than a second
-/// before it asked again.
+/// Of those who lose their primary at the same time, all stand in one term. Who promised it to a lower one
+/// can promise it to the highest, whichever node has the greater id, and not the other way round.
 #[test]
-fn the_highest_candidate_stands_again_at_once_when_its_term_was_promised_to_another() {
-    let taken = |term| Message::Reject { term: Epoch(term), known: Epoch(term), leader: None };
+fn of_all_who_stand_in_one_term_the_highest_gets_every_vote() {
+    let members: Members = [1, 4, 3, 2, 5].map(NodeId).into_iter().collect();
+    let setup = || Setup { members: members.clone(), ..acknowledging(1, 5) };
+    let votes = |outputs: &[Output], to| {
+        matches!(said_to(outputs, to)[..], [Message::Vote { term: Epoch(2), .. }])
+    };
+    let mut voter = begun(setup());
+    lose(&mut voter, 5);
+    for candidate in [4, 2] {
+        let outputs = receive(&mut voter, candidate, request(2, head(&[], 0)));
+        assert!(votes(&outputs, candidate), "{candidate}: {outputs:?}");
+    }
+    let outputs = receive(&mut voter, 3, request(2, head(&[], 0)));
+    let objection = Message::Reject { term: Epoch(2), known: Epoch(2), leader: None };
+    assert_eq!(said_to(&outputs, 3), [&objection]);
+    assert_eq!(voter.standing().promised, Some((Epoch(2), NodeId(2))));
+    // Whoever hears that leaves it to the higher one, which has its votes by then.
+    let mut lower = begun(Setup { me: NodeId(3), ..setup() });
+    lose(&mut lower, 5);
+    let outputs = receive(&mut lower, 1, objection);
+    assert!(outputs.is_empty(), "{outputs:?}");
+}
+
+/// Of two votes the one counts that comes from the line of the later primary: of one term, the higher's.
+#[test]
+fn of_two_primaries_of_one_term_the_higher_is_the_later() {
+    let members: Members = [1, 4, 3, 2, 5].map(NodeId).into_iter().collect();
+    let mut candidate = begun(Setup { me: NodeId(3), members, ..acknowledging(3, 5) });
+    lose(&mut candidate, 5);
+    let term = candidate.standing().term;
+    let offers = [(1, head(&[(4, 1, 3)], 0), 4), (4, head(&[(2, 1, 1)], 0), 2)];
+    for (voter, head, primary) in offers {
+        let confirmed = Some((Epoch(1), NodeId(primary)));
+        let offer = Some(held(head.clone()));
+        receive(&mut candidate, voter, Message::Vote { term, head, held: offer, confirmed });
+    }
+    fire(&mut candidate, Timer::ElectionOver);
+    assert_eq!((candidate.leads(), candidate.head()), (Some(term), &head(&[(2, 1, 1)], 0)));
+}
+
+/// A lower one promised a later term to someone else: the next after it need not wait.
+#[test]
+fn the_highest_candidate_stands_again_at_once_when_its_term_is_over() {
+    let over =
+        |term, known| Message::Reject { term: Epoch(term), known: Epoch(known), leader: None };
     let mut highest = begun(acknowledging(4, 5));
     lose(&mut highest, 5);
-    let outputs = receive(&mut highest, 2, taken(2));
-    let asked = |message: &&Message| matches!(message, Message::RequestVote { term: Epoch(3), .. });
+    let outputs = receive(&mut highest, 2, over(2, 6));
+    let asked = |message: &&Message| matches!(message, Message::RequestVote { term: Epoch(7), .. });
     assert!(said_to(&outputs, 1).iter().any(asked), "{outputs:?}");
-    assert!(receive(&mut highest, 1, taken(2)).is_empty(), "that one is over already");
-    receive(&mut highest, 1, vote(Epoch(3), None));
-    receive(&mut highest, 2, vote(Epoch(3), None));
+    assert!(receive(&mut highest, 1, over(2, 6)).is_empty(), "that one is over already");
+    receive(&mut highest, 1, vote(Epoch(7), None));
+    receive(&mut highest, 2, vote(Epoch(7), None));
     fire(&mut highest, Timer::ElectionOver);
-    assert_eq!(highest.leads(), Some(Epoch(3)));
+    assert_eq!(highest.leads(), Some(Epoch(7)));
 
     // Whoever is objected to by a higher one leaves it to that one.
     let mut lower = begun(acknowledging(3, 5));
     lose(&mut lower, 5);
-    let outputs = receive(&mut lower, 4, taken(2));
+    let outputs = receive(&mut lower, 4, over(2, 6));
     assert!(said_to(&outputs, 1).is_empty(), "{outputs:?}");
 }
 
@@ -105,7 +148,8 @@ fn a_candidate_does_not_stand_again_for_ever() {
     let mut asked = 1;
     for _ in 0..20 {
         let term = highest.standing().term;
-        let objection = Message::Reject { term, known: term, leader: None };
+        let known = Epoch(term.0 + 1);
+        let objection = Message::Reject { term, known, leader: None };
         asked += said_to(&receive(&mut highest, 2, objection), 1).len();
     }
     assert_eq!(asked, 4, "once, and three times more at once");
