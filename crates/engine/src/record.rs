@@ -261,6 +261,9 @@ pub struct Advanced {
     /// Whether what advanced it was the first message of its inbox.
     #[n(6)]
     pub received: bool,
+    /// The execution that it is a lost line of, if it is one: what happened is told there.
+    #[n(7)]
+    pub of: Option<ExecutionId>,
 }
 
 /// A message to another execution that needs no answer. It is in the inbox of the receiver from

@@ -8,8 +8,8 @@ use std::time::Duration;
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::{id, service_of};
 use outlast_engine::{
-    Action, Ask, Condition, Input, ParkedFilter, Phase, Record, RecordKind, Reply, Strategy,
-    Subject, Survival, Which,
+    Action, Ask, Condition, Input, ParkedFilter, Phase, Record, RecordKind, Reply, Report,
+    Strategy, Subject, Survival, Which,
 };
 use outlast_lineage::ExecutionId;
 use outlast_workflow::{Happening, Outcome, Request, Resolution, Ticket};
@@ -95,6 +95,7 @@ fn history(cluster: &mut Cluster, node: u64) -> Vec<Happening> {
     let records = cluster.node(node).journal.iter().map(|bytes| Record::decode(bytes).unwrap());
     let told = records.filter_map(|record| match record.kind {
         RecordKind::Custodial(custodial) if custodial.execution == id(1) => Some(custodial.told()),
+        RecordKind::Advanced(advanced) if advanced.of == Some(id(1)) => Some(advanced.happenings),
         _ => None,
     });
     told.flatten().collect()
@@ -115,6 +116,44 @@ fn a_history_says_that_the_run_of_others_took_the_place_of_its_own() {
     };
     let of_the_winner = history(&mut cluster, 2);
     assert!(!of_the_winner.iter().any(is_adopted), "it ran all of it: {of_the_winner:?}");
+}
+
+/// What was undone of a lost line was in nobody's history: it was told of the line, by a name that nobody
+/// knows, and forgotten with it.
+#[test]
+fn a_history_says_what_was_undone_of_a_run_that_does_not_count() {
+    let (mut cluster, b) = lost_line(Provider::Keyless);
+    let before = history(&mut cluster, 3).len();
+    cluster.heal();
+    cluster.run(2 * SECOND);
+    cluster.answer(3, b);
+    assert_eq!(names(&cluster.run_answering(2 * SECOND)), [(3, "undo b")]);
+    let told = history(&mut cluster, 3).split_off(before);
+    let of_lost_run: Vec<_> = told
+        .iter()
+        .filter_map(|it| if let Happening::OfLostRun(it) = it { Some(&**it) } else { None })
+        .collect();
+    let [Happening::UndoStarted(started), Happening::Called(..), Happening::Undone(undone)] =
+        of_lost_run[..]
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!(started, undone);
+    let is_bare = |it: &Happening| matches!(it, Happening::Undone(_));
+    assert!(!told.iter().any(is_bare), "nothing of the run that counts is undone: {told:?}");
+    // Told as it happens, it is told of the execution.
+    let reports = cluster.node(3).reports.iter();
+    let lines = reports.filter_map(|report| match report {
+        Report::Happened { execution, happenings, .. } => Some((*execution, happenings.clone())),
+        _ => None,
+    });
+    let lines: Vec<_> =
+        lines.filter(|(_, told)| matches!(told[..], [Happening::OfLostRun(_), ..])).collect();
+    assert!(
+        !lines.is_empty() && lines.iter().all(|(execution, _)| *execution == id(1)),
+        "{lines:?}"
+    );
+    assert!(history(&mut cluster, 2).iter().all(|it| !matches!(it, Happening::OfLostRun(_))));
 }
 
 /// Whoever is elected takes over the furthest state and goes on from it in one step: its record told of the

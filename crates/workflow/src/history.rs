@@ -92,4 +92,24 @@ pub enum Happening {
     /// it had completed. What led to it is told where it was run.
     #[n(21)]
     Adopted(#[n(0)] u64),
+    /// The same of a run that was told of before and does not count: what is undone of it.
+    #[n(22)]
+    OfLostRun(#[n(0)] Box<Happening>),
+}
+
+impl Happening {
+    /// What is to be told of a run that does not count; nothing for what is of no consequence then.
+    #[must_use]
+    pub fn of_lost_run(self) -> Option<Self> {
+        let is_told = matches!(
+            self,
+            Self::Called(..)
+                | Self::UndoStarted(_)
+                | Self::Undone(_)
+                | Self::UndoFailed(..)
+                | Self::Parked(..)
+                | Self::Resolved(..)
+        );
+        is_told.then(|| Self::OfLostRun(Box::new(self)))
+    }
 }

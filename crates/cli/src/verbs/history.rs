@@ -136,6 +136,9 @@ fn describe(line: &Json) -> String {
     if let Some(detail) = line.get("detail").and_then(Json::as_str) {
         said.push_str(&format!("  {detail}"));
     }
+    if line.get("lost").and_then(Json::as_bool) == Some(true) {
+        said.push_str("  (of a run that does not count)");
+    }
     said.trim_end().to_owned()
 }
 
@@ -171,5 +174,7 @@ mod tests {
         let line =
             json!({"time": "T", "what": "taskRetried", "task": "a", "index": 3, "detail": "x"});
         assert_eq!(describe(&line), "T  task retried          a[3]  x");
+        let line = json!({"time": "T", "what": "undone", "task": "a", "lost": true});
+        assert_eq!(describe(&line), "T  undone                a  (of a run that does not count)");
     }
 }

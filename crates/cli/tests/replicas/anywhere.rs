@@ -151,8 +151,10 @@ fn whoever_waits_for_an_end_at_a_node_that_stops_is_told_whom_to_ask() {
 /// A primary that is cut off comes to an end of its own, which does not count.
 #[test]
 fn whoever_follows_a_node_that_is_cut_off_hears_of_the_end_that_counts() {
-    let cluster = Cluster::of(3);
-    let flow = cluster.file("line.yaml", &line(10));
+    let mut cluster = Cluster::of(3);
+    // Without keys, what both runs did was done twice.
+    let keyless = "class: compensatable, idempotency: { none: true }";
+    let flow = cluster.file("line.yaml", &line(10).replace("class: compensatable", keyless));
     cluster.ledger.control(|control| control.all.answer_after_ms = Some(100));
     let [first, second, third] = &cluster.nodes[..] else { panic!("three nodes") };
     let execution = start(first, &flow, &["--survival", "partition-tolerant:3"]);
@@ -183,6 +185,25 @@ fn whoever_follows_a_node_that_is_cut_off_hears_of_the_end_that_counts() {
             .all(|node| node.ask("GET", "/v1/cluster", &Json::Null).1["own"]["held"] == json!(0))
     });
     assert_eq!(leader.ask("GET", &path, &Json::Null), told, "its own history, still");
+    let undone = undone_of_lost_run(first, &execution);
+    assert!(undone.len() > 5 && undone.is_sorted_by(|one, next| next < one), "{undone:?}");
+    cluster.nodes[0].kill();
+    cluster.nodes[0].restart(None);
+    assert_eq!(undone_of_lost_run(&cluster.nodes[0], &execution), undone);
+}
+
+/// Which steps a node undid because the run they belong to does not count, in the order of its history.
+fn undone_of_lost_run(node: &Node, execution: &str) -> Vec<u64> {
+    let told = node.ask("GET", &format!("/v1/executions/{execution}/history"), &Json::Null).1;
+    let lines = told["lines"].as_array().expect("a list");
+    let undone = lines.iter().filter(|line| line["what"] == "undone");
+    undone
+        .map(|line| {
+            assert_eq!(line["lost"], json!(true), "the run that counts undid nothing: {line}");
+            let task = line["task"].as_str().expect("a task was undone");
+            task.strip_prefix("step").and_then(|step| step.parse().ok()).expect("one of the line")
+        })
+        .collect()
 }
 
 #[test]

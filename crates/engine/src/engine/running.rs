@@ -26,6 +26,8 @@ pub(super) struct Cause {
     pub(super) published: Option<Publication>,
     /// Whether it was the message of the inbox.
     pub(super) received: bool,
+    /// The execution that it is a lost line of.
+    pub(super) of: Option<ExecutionId>,
 }
 
 impl Engine {
@@ -86,6 +88,7 @@ impl Engine {
             published: cause.published,
             arrived: cause.arrived,
             received: cause.received,
+            of: cause.of,
         };
         let written = self.counters.record_bytes;
         let (position, kind) = self.record(step, RecordKind::Advanced(Box::new(advanced)));
@@ -93,7 +96,8 @@ impl Engine {
         let weight = usize::try_from(self.counters.record_bytes - written).unwrap_or(usize::MAX);
         let entry = self.roster.known(id);
         entry.weight = entry.weight.saturating_add(weight);
-        let parking = advanced.happenings.iter().any(touches_parking);
+        // Of a lost line not everything is told.
+        let parking = advanced.of.is_some() || advanced.happenings.iter().any(touches_parking);
         self.conclude(step, id, position, (advanced.happenings, parking), commands);
         self.deliver(position, &advanced.sent);
         if let Some(publication) = advanced.published {
@@ -114,7 +118,8 @@ impl Engine {
         self.unsaved.mark(Subject::Execution(id), position);
         let before = self.reindex(id, position, step.now, parking);
         if self.options.reports && !happenings.is_empty() {
-            let report = Report::Happened { execution: id, position, time: step.now, happenings };
+            let (execution, time) = (self.execution_of(id), step.now);
+            let report = Report::Happened { execution, position, time, happenings };
             step.order(Some(position), Action::Report(report));
         }
         for command in commands {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use outlast_engine::{
     Action, Ask, Caller, Definition, Detail, Engine, EngineOptions, Filter, Input, Output, Reply,
-    StartAsk, Subject, Summary, Which, WorkflowVersion, ranked,
+    Report, StartAsk, Subject, Summary, Which, WorkflowVersion, ranked,
 };
 use outlast_expressions::{Value, value};
 use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
@@ -158,6 +158,8 @@ pub(crate) struct Driver {
     pub(crate) fetches: VecDeque<ExecutionId>,
     /// Messages that were not delivered yet.
     pub(crate) sent: VecDeque<(NodeId, Vec<u8>)>,
+    /// What it told whoever listens.
+    pub(crate) reports: Vec<Report>,
     /// How many slices of snapshots are stored and not yet spoken of.
     stored: usize,
     callers: u64,
@@ -189,6 +191,7 @@ impl Driver {
             options,
             fetches: VecDeque::new(),
             sent: VecDeque::new(),
+            reports: Vec::new(),
             stored: 0,
             callers: 0,
         };
@@ -251,6 +254,7 @@ impl Driver {
                 Action::Send { to, message } | Action::Mention { to, message } => {
                     self.sent.push_back((to, message));
                 }
+                Action::Report(report) => self.reports.push(report),
                 _ => {}
             }
         }

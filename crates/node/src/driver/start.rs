@@ -210,7 +210,9 @@ fn remember(record: Record, history: &History, forgotten: &mut Vec<ExecutionId>)
     let Record { position, time, kind, .. } = record;
     let (execution, happenings) = match kind {
         RecordKind::Started(started) => (started.execution, started.happenings),
-        RecordKind::Advanced(advanced) => (advanced.execution, advanced.happenings),
+        RecordKind::Advanced(advanced) => {
+            (advanced.of.unwrap_or(advanced.execution), advanced.happenings)
+        }
         RecordKind::Forgotten { execution, .. } => {
             history.forget(execution);
             return forgotten.push(execution);

@@ -17,6 +17,10 @@ pub(super) struct Line {
     /// called, undoStarted, undone, undoFailed, parked, resolved, suspended, resumed,
     /// retryRequested, compensationStarted, contextConflict, published, consumed, adopted, ended.
     what: &'static str,
+    /// Whether it is about a run of this node that does not count, because others decided on another one:
+    /// called, undoStarted, undone, undoFailed, parked and resolved are told of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lost: bool,
     /// The task's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<String>,
@@ -46,6 +50,10 @@ pub(super) struct History {
 /// Everything a record says, line by line.
 pub(super) fn lines(line: &HistoryLine, program: Option<&Program>) -> impl Iterator<Item = Line> {
     line.happenings.iter().map(move |happening| {
+        let (lost, happening) = match happening {
+            Happening::OfLostRun(happening) => (true, &**happening),
+            happening => (false, happening),
+        };
         let Told { what, task, index, detail } = tell(happening);
         let task =
             task.map(|id| (id, program.and_then(|program| program.tasks.get(id.0 as usize))));
@@ -53,6 +61,7 @@ pub(super) fn lines(line: &HistoryLine, program: Option<&Program>) -> impl Itera
             position: line.position.0,
             time: iso8601(line.time),
             what,
+            lost,
             task: task.map(|(id, task)| {
                 task.map_or_else(|| format!("task {}", id.0), |task| task.name.clone())
             }),
@@ -131,6 +140,7 @@ fn tell(happening: &Happening) -> Told {
         Happening::Ended(outcome) => Told::whole("ended", Some(ending(outcome))),
         Happening::Published(task, kind) => Told::with("published", *task, kind),
         Happening::Consumed(task, kind) => Told::with("consumed", *task, kind),
+        Happening::OfLostRun(happening) => tell(happening),
         Happening::Adopted(progress) => {
             let activities = if *progress == 1 { "activity" } else { "activities" };
             let detail = format!(

@@ -169,6 +169,7 @@ fn describe(happening: &Happening, program: Option<&Program>) -> Option<String> 
         | Happening::Resumed
         | Happening::RetryRequested
         | Happening::Adopted(_)
+        | Happening::OfLostRun(_)
         | Happening::Ended(_) => return None,
     })
 }

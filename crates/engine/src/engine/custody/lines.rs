@@ -264,12 +264,15 @@ impl Engine {
         event: Event,
     ) -> bool {
         let author = self.remnant_author();
+        let of = Some(self.execution_of(id));
         let entry = self.roster.known(id);
         let program = std::sync::Arc::clone(&entry.defined.program);
-        let advance = entry.execution_mut().advance(&program, event, author, step.now);
+        let mut advance = entry.execution_mut().advance(&program, event, author, step.now);
         let changed = !is_nothing(&advance);
         if changed {
-            self.record_advance(step, id, advance, Cause::default());
+            let told = advance.happenings.into_iter().filter_map(Happening::of_lost_run);
+            advance.happenings = told.collect();
+            self.record_advance(step, id, advance, Cause { of, ..Cause::default() });
         }
         self.tell_undone(id);
         changed
