@@ -15,6 +15,9 @@ use outlast_workflow::Program;
 use crate::Disk;
 use crate::world::RunEvent;
 
+/// How much of what an engine holds is looked through for each step, about.
+const LOOKED_AT_IN_A_STEP: u64 = 256;
+
 /// When a node is to crash: at a record, counted from one over all its lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CrashPoint {
@@ -74,8 +77,11 @@ pub struct Node {
     pub life: u64,
     /// How many steps were taken, in all lives.
     pub steps: u64,
-    /// After how many steps the engine is looked through; zero is never.
+    /// After how many steps the engine is looked through; zero is never. One that holds much is looked
+    /// through more rarely: each look takes as long as there is much to look at.
     pub invariants_every: u64,
+    /// The steps at the last look.
+    looked_at: u64,
     /// Whether what comes of every input is kept for whoever records the run.
     pub is_recorded: bool,
     /// Whether a call was to leave without waiting for a record.
@@ -100,6 +106,7 @@ impl Node {
             life: 0,
             steps: 0,
             invariants_every: 1,
+            looked_at: 0,
             is_recorded: false,
             hasty: false,
             last: None,
@@ -173,8 +180,10 @@ impl Node {
             let place = (now.as_micros(), self.options.node.0, self.options.shard.0.into());
             self.last = Some(RunEvent::new(place, &text, &outputs));
         }
-        if self.invariants_every != 0 && self.steps.is_multiple_of(self.invariants_every) {
+        let pause = self.invariants_every.max(engine.extent() as u64 / LOOKED_AT_IN_A_STEP);
+        if self.invariants_every != 0 && pause <= self.steps - self.looked_at {
             engine.assert_invariants();
+            self.looked_at = self.steps;
         }
         // Most of what a node hears is that others are there, and nothing comes of it.
         let up = outputs.is_empty() || self.take(outputs.drain(..));

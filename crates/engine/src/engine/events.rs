@@ -259,6 +259,11 @@ impl Events {
         self.buffer.first_key_value().map(|(_, oldest)| oldest.publication.time)
     }
 
+    /// How many events are kept.
+    pub(super) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
     pub(super) fn assert_invariants(&self) {
         assert_eq!(self.buffer.len(), self.broadcast.len() + self.directed.len());
         assert_eq!(self.by_type.values().map(BTreeSet::len).sum::<usize>(), self.broadcast.len());

@@ -17,6 +17,7 @@ mod entries;
 mod entry;
 mod events;
 mod gossip;
+mod invariants;
 mod queue;
 mod recovery;
 mod resolving;
@@ -41,7 +42,7 @@ use outlast_workflow::{Author, Event, Program, Resolution, Ticket};
 
 use crate::{
     Action, Ask, Caller, Condition, Counters, EngineOptions, Input, Output, Parent, Phase,
-    Position, Record, RecordKind, Reply, Subject,
+    Position, Record, RecordKind, Reply,
 };
 use certain::Certain;
 use custody::{Alarm, Looking, Peers, Reading, Word};
@@ -472,29 +473,5 @@ impl Engine {
         };
         let parked = self.roster.parked().map(|id| self.execution_of(id));
         parked.flat_map(move |id| std::iter::successors(Some(id), parent_of))
-    }
-
-    /// Panics if something that must always hold does not. Costs as much as everything it holds.
-    pub fn assert_invariants(&self) {
-        self.work.assert_invariants();
-        self.roster.assert_invariants();
-        self.events.assert_invariants();
-        self.unsaved.assert_invariants();
-        self.certain.assert_invariants(self.position);
-        assert!(self.opened <= self.position, "a life begins with a record");
-        for (at, execution, ticket) in &self.timers {
-            let entry = self.roster.get(*execution).expect("a timer belongs to an execution");
-            assert!(entry.timers.contains(&(*ticket, *at)), "a timer is one that was set");
-        }
-        for target in self.addresses.values() {
-            assert!(self.roster.get(*target).is_some(), "answers are sent to somebody");
-        }
-        for (id, entry) in self.roster.iter() {
-            assert!(entry.position <= self.position, "{id} is not ahead of the journal");
-            let ended = entry.condition.is_end();
-            assert!(!ended || entry.timers.is_empty(), "{id} has ended and waits for nothing");
-            let unsaved = self.unsaved.contains(&Subject::Execution(*id));
-            assert!(!(entry.is_stored() && unsaved), "the store holds {id} as it is");
-        }
     }
 }

@@ -44,7 +44,8 @@ impl Engine {
         let mut holders = ranked(execution, self.peers.all().chain([self.options.node]));
         if holders.len() < replicas {
             return Err(busy(format!(
-                "{replicas} replicas are wanted and this node knows of {} nodes, itself included",
+                "{replicas} replicas are wanted and this node knows of {}, itself included: others \
+                 join with a token of `outlast cluster invite`",
                 holders.len()
             )));
         }
