@@ -1,6 +1,6 @@
 //! `survival`, `placement`, `join` and `stream`: recorded for the cluster, checked here.
 
-use outlast_workflow::program::Place;
+use outlast_workflow::program::{Kind, Place, Task};
 
 use super::Lowering;
 use crate::Diagnostic;
@@ -34,6 +34,7 @@ impl<'a> Lowering<'a> {
             self.report(found.help("write `version: '1.0'`"));
         }
         self.survival(block);
+        self.check_budget_counts(block);
         self.placement(block);
     }
 
@@ -144,6 +145,26 @@ impl<'a> Lowering<'a> {
             let message = "`budget` must be a cost of at least 0";
             let help = "without `budget` there is no bound";
             self.report(Diagnostic::error("bad-value", at.place(), message).help(help));
+        }
+    }
+
+    /// An undo without a `cost` costs nothing, so a budget over such undos alone never holds anybody up.
+    /// All tasks are lowered by now. What sub-workflows cost is said in their own documents.
+    fn check_budget_counts(&mut self, block: &Cursor<'a>) {
+        let Some(survival) = block.get("survival") else { return };
+        let Some(budget) = survival.get("budget") else { return };
+        let may_cost = |task: &Task| {
+            let priced = task.traits.compensation.as_ref().is_some_and(|it| it.cost.is_some());
+            priced || matches!(task.kind, Kind::RunWorkflow { .. })
+        };
+        let is_read = PARAMETERS.iter().any(|(strategy, read)| {
+            survival.text_of("strategy") == Some(*strategy) && read.contains(&"budget")
+        });
+        if is_read && !self.tasks.values().any(may_cost) {
+            let message = "nothing in this document has a `cost`, so `budget` holds nothing up";
+            let help = "say under `compensation` what undoing costs; without `cost` that is 0";
+            let found = Diagnostic::warning("unused-parameter", budget.key_place(), message);
+            self.report(found.help(help));
         }
     }
 
