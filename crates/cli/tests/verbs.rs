@@ -211,6 +211,22 @@ fn lists_and_details_are_readable() {
 }
 
 #[test]
+fn executions_are_listed_by_age_whatever_their_ids() {
+    let world = World::new();
+    let listen = world.file("listen.yaml", LISTEN);
+    let ids = [3, 1, 2].map(|digit| format!("{digit}0000000-0000-4000-8000-000000000000"));
+    for id in &ids {
+        world.ok(&["start", &listen, "--id", id]);
+    }
+    let listed = world.json(&["ps"]);
+    let listed = listed["executions"].as_array().unwrap().iter();
+    assert_eq!(listed.map(|one| one["execution"].as_str().unwrap()).collect::<Vec<_>>(), ids);
+    let told = world.ok(&["ps"]);
+    let first = told.lines().nth(1).unwrap();
+    assert!(first.starts_with(&ids[0]), "{told}");
+}
+
+#[test]
 fn a_signal_reaches_the_execution_and_following_ends_with_it() {
     let world = World::new();
     let flow = world.file("listen.yaml", LISTEN);

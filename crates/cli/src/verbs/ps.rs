@@ -15,7 +15,7 @@ use crate::table;
 Examples:
   outlast ps                                    every execution the node knows
   outlast ps --status faulted                   those that ended with an error
-  outlast ps --namespace orders --limit 20      the first twenty of a namespace
+  outlast ps --namespace orders --limit 20      twenty of a namespace, by their ids
   outlast ps --json | jq -r '.executions[].execution'")]
 pub(crate) struct Arguments {
     /// Only those in this condition: running, waiting, suspended, compensating, completed, faulted,
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// Only those of the workflow with this name
     #[arg(long, value_name = "WORKFLOW")]
     name: Option<String>,
-    /// At most this many
+    /// At most this many: those with the lowest ids
     #[arg(long, value_name = "COUNT")]
     limit: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -37,8 +37,11 @@ pub(crate) struct Arguments {
 
 /// Lists them all, page by page.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let (executions, unanswered) =
+    let (mut executions, unanswered) =
         arguments.connection.talk(async |client| list(&client, arguments).await)?;
+    // Nodes list by id, and only an id that a node made itself says when: one that a person gave, or
+    // that stands for a name, may be any.
+    executions.sort_by_cached_key(|execution| table::text(execution, "started"));
     table::tell_unanswered(unanswered.iter().map(String::as_str));
     if arguments.connection.json {
         let mut listed = json!({ "executions": executions });
