@@ -66,3 +66,14 @@ fn an_idle_node_is_measured_and_ended() {
     assert!(figures["corePercent"].as_f64().unwrap() < 50.0, "{figures}");
     assert!(0.0 < figures["residentMegabytes"].as_f64().unwrap(), "{figures}");
 }
+
+#[test]
+fn a_way_to_survive_that_there_is_not_is_refused_before_anything_is_measured() {
+    for words in [["replicas", "passive,ring"], ["failover", "none"], ["replicas", "passive:3"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
+        let output = command.args(["bench", words[0], "--survival", words[1]]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(output.stdout.is_empty() && told.contains("partition-tolerant"), "{told}");
+    }
+}

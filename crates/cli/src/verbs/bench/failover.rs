@@ -55,7 +55,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value_t = 20, value_name = "MILLISECONDS")]
     answer_after: u64,
     /// How the executions survive
-    #[arg(long, default_value = "partition-tolerant")]
+    #[arg(long, default_value = "partition-tolerant", value_parser = super::held)]
     survival: String,
     /// Where to write [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]

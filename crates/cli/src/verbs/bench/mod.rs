@@ -62,3 +62,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Bench::Reopen(arguments) => waiting::reopen(arguments),
     }
 }
+
+/// A way to survive in which several nodes hold an execution; how many is the command's to say.
+fn held(text: &str) -> Result<String, String> {
+    const WAYS: [&str; 3] = ["passive", "active", "partition-tolerant"];
+    match WAYS.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err("expected passive, active or partition-tolerant, without numbers".to_owned()),
+    }
+}

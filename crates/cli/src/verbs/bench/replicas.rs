@@ -27,6 +27,7 @@ pub(super) struct Arguments {
     load: Load,
     /// Which ways to survive, besides none
     #[arg(long, value_delimiter = ',', default_value = "partition-tolerant,passive")]
+    #[arg(value_parser = super::held)]
     survival: Vec<String>,
     /// How many of the three nodes clients turn to: a node leads what its own clients start
     #[arg(long, default_value_t = REPLICAS, value_parser = asked)]
