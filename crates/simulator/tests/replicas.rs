@@ -10,7 +10,8 @@ use outlast_engine::{Phase, Strategy, Survival};
 use outlast_lineage::ExecutionId;
 use outlast_simulator::checkers::Expectation;
 use outlast_simulator::{
-    Fault, Latency, Machine, Plan, Situation, StartPlan, Workload, World, WorldOptions, checkers,
+    Act, Fault, Latency, Machine, Plan, Situation, StartPlan, Workload, World, WorldOptions,
+    checkers,
 };
 use outlast_workflow::program::OnFault;
 
@@ -159,6 +160,37 @@ fn of_two_primaries_that_meet_one_stands_down_long_before_the_run_ends() {
     assert_eq!(world.machines.iter().filter(|machine| leads(machine)).count(), 1, "never none");
     world.run();
     assert_eq!(checkers::everything_that_always_holds(&world), Ok(()), "{}", world.trace);
+}
+
+/// How often a pivot was carried out while nobody reached anybody, and in the end.
+fn pivots_while_cut(survival: &Survival) -> (usize, usize) {
+    let mut tasks = Tasks::new();
+    let order = vec![tasks.undoable("ok book"), tasks.pivot("ok pay")];
+    let mut plan = plan(&[tasks.program("pay", order, OnFault::Leave)], 1);
+    plan.starts[0].survival = Some(survival.clone());
+    let options = WorldOptions {
+        // They are cut apart while the booking is under way.
+        service: Latency::Constant(500_000),
+        ..options(3, &["isolate@0.1+6:1", "isolate@0.1+6:2", "isolate@0.1+6:3"])
+    };
+    let mut world = World::new(options, plan);
+    let paid = |world: &World| {
+        let name = |act: &Act| world.services.ledger.operation(act.operation).to_owned();
+        world.services.ledger.iter().filter(|act| name(act).contains("pay")).count()
+    };
+    while world.elapsed() < Duration::from_secs(5) && world.step() {}
+    let meanwhile = paid(&world);
+    world.run();
+    assert_eq!(checkers::everything_that_always_holds(&world), Ok(()), "{}", world.trace);
+    (meanwhile, paid(&world))
+}
+
+#[test]
+fn a_pivot_waits_without_a_majority_unless_its_author_allows_otherwise() {
+    let waits = Survival { votes: 1, ..Survival::new(Strategy::PartitionTolerant, 3) };
+    assert_eq!(pivots_while_cut(&waits), (0, 1));
+    let anywhere = Survival { pivots_anywhere: true, ..waits };
+    assert_eq!(pivots_while_cut(&anywhere).0, 1, "its provider acts once for each key");
 }
 
 #[test]
