@@ -1,8 +1,6 @@
 //! A disk that is full: a tmpfs of a few pages. Mounting one takes root; without it these tests say
 //! so and check nothing.
 
-#![expect(clippy::print_stderr, reason = "a skipped test says so")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -14,6 +12,7 @@ use bytes::Bytes;
 use outlast_engine::{Ask, Filter, Refusal, Reply, StartAsk, WorkflowVersion};
 use outlast_expressions::value;
 use outlast_lineage::ExecutionId;
+use outlast_node::fixture::skip;
 use outlast_node::journal::{Event, Journal, JournalError, Options, Recovered};
 use outlast_node::store::{Checkpoint, Store, StoreError};
 use outlast_node::{Configuration, Node, NodeHandle, http, random};
@@ -63,9 +62,9 @@ impl SmallDisk {
             .output()
             .is_ok_and(|run| run.status.success());
         if !mounted {
-            eprintln!("skipped: a tmpfs cannot be mounted here (it takes root)");
+            skip("a tmpfs cannot be mounted here (it takes root)");
         }
-        mounted.then_some(Self(directory))
+        mounted.then(|| Self(directory))
     }
 }
 

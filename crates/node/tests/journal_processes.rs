@@ -3,7 +3,7 @@
 //! The test binary runs itself again as the process that writes: the test `writer_process` does
 //! nothing unless it is told by its environment which directory to write to.
 
-#![expect(clippy::print_stderr, reason = "a skipped test says so")]
+#![expect(clippy::print_stderr, reason = "a proof tells what it reached")]
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -11,6 +11,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use outlast_node::fixture::skip;
 use outlast_node::journal::{Event, Journal, JournalError, Options, Recovered};
 
 const DIRECTORY: &str = "OUTLAST_TEST_JOURNAL";
@@ -127,10 +128,6 @@ fn has_strace() -> bool {
         skip("strace is not installed");
     }
     there
-}
-
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
 }
 
 #[test]

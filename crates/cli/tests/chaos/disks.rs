@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use outlast_node::fixture::skip;
+
 use crate::flows::{HEAVY, LOOP};
 use crate::judge::{self, Course};
 use crate::life::{Ended, Life, Waited};
@@ -29,9 +31,9 @@ impl SmallDisk {
             .output()
             .is_ok_and(|run| run.status.success());
         if !mounted {
-            eprintln!("skipped: a tmpfs cannot be mounted here (it takes root)");
+            skip("a tmpfs cannot be mounted here (it takes root)");
         }
-        mounted.then_some(Self(directory))
+        mounted.then(|| Self(directory))
     }
 
     /// Takes all room but so many bytes; removing the file gives it back.
@@ -122,7 +124,7 @@ fn a_start_on_a_full_disk_is_refused_and_nothing_is_called() {
 pub(crate) fn has_strace() -> bool {
     let there = Command::new("strace").arg("-V").output().is_ok_and(|run| run.status.success());
     if !there {
-        eprintln!("skipped: strace is not installed");
+        skip("strace is not installed");
     }
     there
 }

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use outlast_node::fixture::skip;
+
 use crate::flows::{CLOCK, Flow, LOOP, ROLLBACK, TIMERS};
 use crate::judge::{self, Course};
 use crate::life::{Ended, Life, Waited};
@@ -89,7 +91,7 @@ fn time_library() -> Option<String> {
     let files = folders.map(|folder| format!("{folder}/faketime/libfaketimeMT.so.1"));
     let found = files.into_iter().find(|file| Path::new(file).exists());
     if found.is_none() {
-        eprintln!("skipped: libfaketime is not installed (Debian: faketime)");
+        skip("libfaketime is not installed (Debian: faketime)");
     }
     found
 }

@@ -6,10 +6,7 @@
 //! cluster does can be seen (`flows`). What is asked is always the same: afterwards there is one
 //! result, the same from every node, and the effects of exactly one run.
 
-#![expect(
-    clippy::print_stderr,
-    reason = "a swarm tells what it breaks, and a skipped test says so"
-)]
+#![expect(clippy::print_stderr, reason = "a swarm tells what it breaks")]
 
 mod cuts;
 mod disks;

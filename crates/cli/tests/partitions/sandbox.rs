@@ -6,9 +6,10 @@
 //! none of this needs root.
 
 use std::any::type_name_of_val;
-use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
+
+use outlast_node::fixture::skip;
 
 /// Set in the process that runs in the namespaces.
 const INSIDE: &str = "OUTLAST_IN_A_SANDBOX";
@@ -46,13 +47,10 @@ pub(crate) fn in_a_sandbox<T: FnOnce()>(test: T) {
     }
     let name = test_of(&test);
     let Some(way) = *WAY else {
-        // Past the test harness, which keeps what passing tests print: a skipped one proves nothing.
-        let _ = writeln!(
-            std::io::stderr(),
-            "{name}: skipped, it makes networks of its own, which takes unshare, nsenter and ip \
-             (util-linux, iproute2) and either root or namespaces for ordinary users"
+        return skip(
+            "it makes networks of its own, which takes unshare, nsenter and ip (util-linux, \
+             iproute2) and either root or namespaces for ordinary users",
         );
-        return;
     };
     let mut again = unshare(way);
     again.arg(std::env::current_exe().unwrap());
