@@ -53,6 +53,7 @@ pub(super) fn describe(execution: &Json) -> String {
         if execution.get(name).is_some_and(|value| !value.is_null()) {
             let said = match name {
                 "nodes" => nodes(execution, " "),
+                "leader" => leader(execution),
                 "awaited" => table::texts(execution, name).collect::<Vec<_>>().join(" "),
                 _ => text(name),
             };
@@ -65,4 +66,31 @@ pub(super) fn describe(execution: &Json) -> String {
         pairs.push(("parked", said));
     }
     table::pairs(&pairs)
+}
+
+/// Who goes on with it, and what that node does instead where it does not simply go on.
+fn leader(execution: &Json) -> String {
+    let leader = table::text(execution, "leader");
+    match execution.get("leader_phase").and_then(Json::as_str) {
+        None | Some("leading") => leader,
+        Some(phase) => format!("{leader}, {phase}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_leader_that_does_not_simply_lead_is_shown_with_what_it_does() {
+        let shown = |phase: Json| {
+            let told = json!({ "leader": "b", "phase": "following", "leader_phase": phase });
+            describe(&told).lines().find(|line| line.starts_with("leader")).unwrap().to_owned()
+        };
+        assert!(shown(json!("paused")).ends_with(" b, paused"));
+        assert!(shown(json!("leading")).ends_with(" b"));
+        assert!(shown(Json::Null).ends_with(" b"), "it did not answer");
+    }
 }

@@ -7,6 +7,7 @@ mod nested;
 mod nodes;
 #[path = "../processes/mod.rs"]
 mod processes;
+mod standstill;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -3,19 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use outlast_engine::{Ask, Condition, Filter, Reply, StartAsk, Survival, Which, WorkflowVersion};
+use axum::{Extension, Json};
+use outlast_engine::{
+    Ask, Condition, Detail, Filter, Reply, StartAsk, Summary, Survival, Which, WorkflowVersion,
+};
 use outlast_expressions::{Value, value};
-use outlast_lineage::ExecutionId;
+use outlast_lineage::{ExecutionId, NodeId};
 use serde::Deserialize;
 use serde_json::Value as JsonValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::payload::{Members, Parameters, Payload, which};
-use super::{Api, Problem, cluster, model};
+use super::{Api, Problem, across, cluster, model};
 use crate::random;
+use crate::relay::PassedBy;
 
 /// How long a start waits for other nodes: less than whoever passed it on waits for the answer.
 const START_TIME_MAX: Duration = Duration::from_secs(8);
@@ -196,9 +199,24 @@ pub(super) async fn list(
 )]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
+    passed: Option<Extension<PassedBy>>,
     Path(execution): Path<String>,
 ) -> Result<Json<model::Detail>, Problem> {
-    shown(&api, Ask::Show(which(&execution)?)).await
+    let detail = detail(&api, Ask::Show(which(&execution)?)).await?;
+    let (execution, leader) = (detail.summary.execution, leader_of(&detail.summary));
+    let mut shown = model::Detail::from(detail);
+    if let (Some(relay), Some(leader), None) = (&api.options.relay, leader, passed)
+        && let Some(leading) = across::leading(relay, leader, execution).await
+    {
+        shown.add_leader(leading);
+    }
+    Ok(Json(shown))
+}
+
+/// Who goes on with an execution that has not ended, as far as the node knows.
+fn leader_of(summary: &Summary) -> Option<NodeId> {
+    let holders = summary.holders.as_ref().filter(|_| !summary.condition.is_end());
+    holders.and_then(|holders| holders.leader)
 }
 
 /// Wait for the end of an execution.
@@ -211,12 +229,12 @@ pub(super) async fn wait(
     State(api): State<Arc<Api>>,
     Path(execution): Path<String>,
 ) -> Result<Json<model::Detail>, Problem> {
-    shown(&api, Ask::Wait(which(&execution)?)).await
+    Ok(Json(detail(&api, Ask::Wait(which(&execution)?)).await?.into()))
 }
 
-async fn shown(api: &Api, ask: Ask) -> Result<Json<model::Detail>, Problem> {
+async fn detail(api: &Api, ask: Ask) -> Result<Detail, Problem> {
     match api.ask(ask).await? {
-        Reply::Shown(detail) => Ok(Json((*detail).into())),
+        Reply::Shown(detail) => Ok(*detail),
         other => Err(Problem::unexpected(&other)),
     }
 }

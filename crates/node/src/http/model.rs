@@ -5,7 +5,7 @@ use outlast_expressions::value;
 use outlast_lineage::{EffectId, NodeId};
 use outlast_workflow::moment::iso8601;
 use outlast_workflow::{Fault, Outcome};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
@@ -114,9 +114,10 @@ struct Facts {
     /// without-votes, without-majority, agreeing, compensating or forgetting.
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<&'static str>,
-    /// Why that node stands still with it, and what makes it go on, if it does.
+    /// Why that node stands still with it, or the leader that it follows, and what makes it go on, if
+    /// it does.
     #[serde(skip_serializing_if = "Option::is_none")]
-    stalled: Option<&'static str>,
+    stalled: Option<String>,
     /// Nodes whose word that node waits for before all can forget that they held it together. One that
     /// is lost for good is removed from the cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -132,7 +133,7 @@ impl From<engine::Summary> for Facts {
             nodes: nodes.unwrap_or_default(),
             leader: holders.and_then(|it| it.leader.as_ref()).map(node),
             phase: holders.map(|it| it.phase.word()),
-            stalled: holders.and_then(|it| it.phase.why_it_waits()),
+            stalled: holders.and_then(|it| it.phase.why_it_waits()).map(str::to_owned),
             awaited: holders.map_or_else(Vec::new, |it| it.awaited.iter().map(node).collect()),
             execution: summary.execution.to_string(),
             name: summary.name,
@@ -171,6 +172,10 @@ pub(super) struct Executions {
 pub(super) struct Detail {
     #[serde(flatten)]
     facts: Facts,
+    /// What its leader does for it, in the words of `phase`, if that is another node than the one that
+    /// answers, and said so in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader_phase: Option<String>,
     #[schema(value_type = Object)]
     input: Json,
     /// What it gave, if it completed.
@@ -197,6 +202,7 @@ impl From<engine::Detail> for Detail {
         };
         Self {
             facts: detail.summary.into(),
+            leader_phase: None,
             input: value::to_json(&detail.input),
             output,
             error,
@@ -204,6 +210,24 @@ impl From<engine::Detail> for Detail {
             parked: detail.parked.into_iter().map(Into::into).collect(),
         }
     }
+}
+
+impl Detail {
+    /// Adds what the node that leads it says of itself: whoever follows does not know.
+    pub(super) fn add_leader(&mut self, leading: Leading) {
+        self.leader_phase = Some(leading.phase);
+        // Why this node stands still is nearer to whoever asked it.
+        self.facts.stalled = self.facts.stalled.take().or(leading.stalled);
+    }
+}
+
+/// What a node says of an execution that it leads.
+#[derive(PartialEq, Eq, Debug, Deserialize)]
+pub(super) struct Leading {
+    /// The node that it takes for the leader.
+    pub(super) leader: Option<String>,
+    phase: String,
+    stalled: Option<String>,
 }
 
 /// An effect that waits for a person.

@@ -10,6 +10,8 @@ mod lists;
 mod one;
 mod starting;
 
+pub(super) use one::leading;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

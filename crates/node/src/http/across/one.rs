@@ -9,11 +9,12 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use outlast_engine::{Ask, Condition, Holders, Reply};
-use outlast_lineage::NodeId;
+use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::moment::iso8601;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
+use super::super::model::Leading;
 use super::super::payload::which;
 use super::{
     Api, CHANGE_TIME_MAX, LOOK_TIME_MAX, Problem, Subject, Whole, ask_all, look, no_answer,
@@ -261,6 +262,22 @@ pub(super) async fn find(relay: &Relay, execution: &str) -> Result<NodeId, Vec<S
     let first = holders.next();
     let leading = first.into_iter().chain(holders).max_by_key(|(leads, _)| *leads);
     leading.map(|(_, node)| node).ok_or_else(|| silent(&answers))
+}
+
+/// What the leader of an execution, another node, says of it. Nothing if it does not answer soon, or says
+/// that it does not lead it any more.
+pub(in super::super) async fn leading(
+    relay: &Relay,
+    leader: NodeId,
+    execution: ExecutionId,
+) -> Option<Leading> {
+    if leader == relay.node() {
+        return None;
+    }
+    let request = look(format!("/v1/executions/{execution}"));
+    let answer = relay.ask(leader, request, LOOK_TIME_MAX).await.ok()?;
+    let told: Leading = serde_json::from_slice(&answer.body).ok()?;
+    (told.leader == Some(text_of(leader))).then_some(told)
 }
 
 pub(super) fn unknown(execution: &str, silent: &[String]) -> Problem {

@@ -1,0 +1,56 @@
+//! What is said of executions that stand still.
+
+use serde_json::Value as Json;
+
+use crate::nodes::{Cluster, Node};
+use crate::processes::until;
+use crate::{line, start};
+
+/// Three activities that no majority knows of, and no more: more than there are in a cluster that is whole.
+const SURVIVAL: &str =
+    "survival: { strategy: partition-tolerant, replicas: 4, voteThreshold: 2, budget: 3 }";
+
+#[test]
+fn whoever_follows_a_leader_that_stands_still_shows_that_it_does_and_why() {
+    const STEPS: usize = 40;
+    let mut cluster = Cluster::of(4);
+    let flow = line(STEPS).replace("tolerant: true", "tolerant: true, cost: 1").replace(
+        "version: '1.0.0'",
+        &format!("version: '1.0.0', metadata: {{ outlast: {{ {SURVIVAL} }} }}"),
+    );
+    let flow = cluster.file("costly.yaml", &flow);
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(100));
+    let execution = start(&cluster.nodes[3], &flow, &[]);
+    let shown = |node: &Node| node.said(&["show", &execution, "--json"]);
+    until("the others follow, and hear that it goes on", || {
+        let (shown, at_leader) = (shown(&cluster.nodes[2]), shown(&cluster.nodes[3]));
+        assert_eq!(at_leader["leader_phase"], Json::Null, "it says so as its own phase");
+        let goes_on = shown["leader_phase"] == "leading" && shown["stalled"] == Json::Null;
+        goes_on && shown["phase"] == "following"
+    });
+
+    for lost in 0..2 {
+        cluster.nodes[lost].kill();
+    }
+    until("half of the nodes are no majority", || shown(&cluster.nodes[3])["phase"] == "paused");
+    let (follower, leader) = (&cluster.nodes[2], &cluster.nodes[3]);
+    let told = shown(follower);
+    assert_eq!(told["leader"], leader.id.as_str(), "{told}");
+    assert_eq!((&told["phase"], &told["leader_phase"]), (&"following".into(), &"paused".into()));
+    assert_eq!(told["stalled"], shown(leader)["stalled"]);
+    let said = follower.command(&["show", &execution]).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    let line = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(line("leader").ends_with(&format!("{}, paused", leader.id)), "{said}");
+    assert!(line("stalled").contains("more than the budget"), "{said}");
+
+    // Whoever leads may be gone before it is noticed: what is known here is shown all the same.
+    cluster.nodes[3].kill();
+    let told = shown(&cluster.nodes[2]);
+    assert_eq!(told["leader_phase"], Json::Null, "{told}");
+
+    for back in [0, 1, 3] {
+        cluster.nodes[back].restart(None);
+    }
+    assert_eq!(cluster.nodes[2].end_of(&execution), "completed");
+}
