@@ -43,6 +43,7 @@ fn a_recorded_world_is_replayed_and_a_changed_one_is_noticed() {
         (["--from", "5", "--to", "4"], "--to 4 is before --from 5"),
         (["--seed", "8", "--node", "1"], "cannot be used with"),
         (["--votes", "1", "--node", "1"], "cannot be used with"),
+        (["--services", "keyed", "--node", "1"], "cannot be used with"),
     ] {
         let output = simulate(&[&["--replay", path], &words[..]].concat());
         let told = text(&output.stderr);
@@ -163,7 +164,7 @@ fn a_command_line_that_makes_no_sense_is_told_so() {
 /// Whoever asks for a world that cannot be does not get another one that holds.
 #[test]
 fn numbers_that_cannot_be_are_refused() {
-    let wrong: [(&[&str], &str); 18] = [
+    let wrong: [(&[&str], &str); 22] = [
         (&["--runs", "0"], "--runs"),
         (&["--executions", "201"], "1..=200"),
         (&["--replicas", "0"], "1..=64"),
@@ -188,6 +189,10 @@ fn numbers_that_cannot_be_are_refused() {
         (&["--nodes", "2", "--fault", "bridge@1+1:1=3"], "has 2 nodes"),
         (&["--nodes", "2", "--fault", "crash@1+1"], "crash of which nodes?"),
         (&["--input", "{}"], "<FLOW>"),
+        (&["--latency", "1s"], "more than 500ms"),
+        (&["--service-latency", "5"], "a time such as 500us, 20ms or 2s"),
+        (&["--clock-skew", "1h"], "a time such as"),
+        (&["--services", "none"], "keyed, keyless"),
     ];
     for (words, reason) in wrong {
         let output = simulate(words);

@@ -13,7 +13,7 @@ use outlast_expressions::value;
 use outlast_languages::openworkflow;
 use outlast_lineage::Digest;
 use outlast_simulator::{
-    Fault, Recording, Scenario, Situation, Situations, Swarm, Wanted, Workload, World,
+    Fault, Latency, Recording, Scenario, Situation, Situations, Swarm, Wanted, Workload, World,
 };
 
 /// The seeds that the default test run tries; `SWARM_SEEDS=FROM..TO` asks for others.
@@ -145,6 +145,10 @@ fn asking_for_what_was_drawn_changes_nothing() {
             acknowledge: Some(drawn.survival.acknowledge),
             budget: Some(drawn.survival.budget),
             gossip: Some(drawn.options.gossip),
+            latency: Some(drawn.options.network.latency),
+            service_latency: Some(drawn.options.service),
+            skew: Some(drawn.options.skew),
+            keyless: Some(!drawn.options.deduplicating),
             executions: Some(drawn.delays.len()),
             faults: Some(drawn.options.faults.clone()),
             kinds: None,
@@ -152,6 +156,36 @@ fn asking_for_what_was_drawn_changes_nothing() {
         let mut asked = Scenario::draw(seed, &wanted, swarm.flows());
         asked.options.trace = true;
         assert_eq!(swarm.run(&drawn).trace, swarm.run(&asked).trace, "seed {seed}");
+    }
+}
+
+#[test]
+fn times_and_services_are_as_they_are_asked_for_and_all_else_as_it_is_drawn() {
+    let mut swarm = swarm();
+    let (network, service) = (Latency::Uniform(3_000, 70_000), Latency::Exponential(9_000, 90_000));
+    let lines = |scenario: &Scenario| -> Vec<String> {
+        let recording = Recording { scenario: scenario.clone(), flow: None, run: Vec::new() };
+        recording.to_text().lines().map(str::to_owned).collect()
+    };
+    let asked_for = ["flow ", "network ", "service ", "skew ", "deduplicating "];
+    let is_drawn = |line: &&String| !asked_for.iter().any(|key| line.starts_with(key));
+    for (seed, keyless) in (0..40).zip([true, false].into_iter().cycle()) {
+        let wanted = Wanted {
+            latency: Some(network),
+            service_latency: Some(service),
+            skew: Some(2_000_000),
+            keyless: Some(keyless),
+            ..Wanted::default()
+        };
+        let (drawn, asked) = (swarm.scenario(seed), Scenario::draw(seed, &wanted, swarm.flows()));
+        assert_eq!(asked.flow.ends_with("-keyless"), keyless, "the flow knows its services");
+        let (then, now) = (lines(&drawn), lines(&asked));
+        assert!(then.iter().filter(is_drawn).eq(now.iter().filter(is_drawn)), "{then:?} {now:?}");
+        for line in ["network 3000..70000", "service 9000~90000", "skew 2000000"] {
+            assert!(now.iter().any(|it| it == line), "{line}: {now:?}");
+        }
+        assert_eq!(asked.options.deduplicating, !keyless);
+        assert_eq!(swarm.run(&asked).finding, None, "seed {seed}");
     }
 }
 

@@ -72,6 +72,14 @@ pub struct Wanted {
     pub faults: Option<Vec<Fault>>,
     /// Whether nodes find out by gossip who is there.
     pub gossip: Option<bool>,
+    /// How long a message between nodes takes.
+    pub latency: Option<Latency>,
+    /// How long a call takes to its service, and its answer back.
+    pub service_latency: Option<Latency>,
+    /// How far clocks are off at most, in microseconds, to either side.
+    pub skew: Option<u64>,
+    /// Whether services know no keys.
+    pub keyless: Option<bool>,
     /// How many executions there are.
     pub executions: Option<usize>,
 }
@@ -93,7 +101,7 @@ impl Scenario {
     /// Draws a world for a seed.
     pub fn draw(seed: u64, wanted: &Wanted, flows: &[Workload]) -> Self {
         let mut random = Random::apart(seed, 1);
-        let flow = draw_flow(seed, &mut random, flows);
+        let flow = draw_flow(seed, &mut random, flows).told_of_keys(wanted.keyless, flows);
         let drawn = *random.pick(&STRATEGIES);
         let strategy = wanted.strategy.unwrap_or(drawn);
         let least = if strategy == Strategy::None { 1 } else { 2 };
@@ -115,7 +123,10 @@ impl Scenario {
         let mut options = draw_options(&mut random, calm);
         options.seed = seed;
         options.nodes = nodes;
-        options.deduplicating = !flow.keyless;
+        options.deduplicating = !wanted.keyless.unwrap_or(flow.keyless);
+        options.network.latency = wanted.latency.unwrap_or(options.network.latency);
+        options.service = wanted.service_latency.unwrap_or(options.service);
+        options.skew = wanted.skew.unwrap_or(options.skew);
         options.gossip = draw_gossip(seed, wanted, nodes);
         options.faults = draw_faults(seed, wanted, &survival, (nodes, window));
         Self { flow: flow.name.clone(), survival, delays, options }

@@ -31,6 +31,9 @@ const NESTED: [(&str, &[&str]); 3] = [
 const DETACHED: [(&str, &[&str]); 1] =
     [(include_str!("../flows/office.yaml"), &[include_str!("../flows/errand.yaml")])];
 
+/// What the name of a flow ends with that is written for services that know no keys.
+const KEYLESS: &str = "-keyless";
+
 /// The types of the events that are published in a world, whoever listens for them.
 const EVENTS: [&str; 3] = ["news.evening", "news.noise", "news.morning"];
 
@@ -106,6 +109,14 @@ impl Workload {
         first.chain(nested).chain(detached).flat_map(flow).collect()
     }
 
+    /// The same flow as it is written for services that know no keys, or for those that do, if that is
+    /// asked for. A flow that is given is written for its own services only.
+    pub(super) fn told_of_keys<'a>(&'a self, keyless: Option<bool>, flows: &'a [Self]) -> &'a Self {
+        let plain = |flow: &Self| flow.name.strip_suffix(KEYLESS).unwrap_or(&flow.name).to_owned();
+        let is_it = |flow: &&Self| Some(flow.keyless) == keyless && plain(flow) == plain(self);
+        flows.iter().filter(|flow| flow.built_in).find(is_it).unwrap_or(self)
+    }
+
     fn given(text: &str, others: &[&str], keyless: bool) -> Self {
         let compiled = |text: &str| {
             let text = if keyless { without_keys(text) } else { text.to_owned() };
@@ -161,7 +172,7 @@ fn without_keys(text: &str) -> String {
         ["line", "trip", "rollback", "pivot", "tour", "stay", "news", "echo", "office", "errand"];
     for name in names {
         keyless =
-            keyless.replace(&format!("  name: {name}\n"), &format!("  name: {name}-keyless\n"));
+            keyless.replace(&format!("  name: {name}\n"), &format!("  name: {name}{KEYLESS}\n"));
     }
     keyless
 }

@@ -3,7 +3,7 @@
 use outlast_engine::Strategy;
 use outlast_simulator::Scenario;
 
-use super::{Arguments, fitting};
+use super::{Arguments, fitting, span};
 
 /// The command that runs exactly this world.
 pub(super) fn that_replays(arguments: &Arguments, scenario: &Scenario) -> String {
@@ -18,6 +18,12 @@ pub(super) fn that_replays(arguments: &Arguments, scenario: &Scenario) -> String
     words.push(format!("--executions {}", scenario.delays.len()));
     words.push(format!("--gossip {}", scenario.options.gossip));
     words.push(format!("--strategy {}", word(survival.strategy)));
+    let options = &scenario.options;
+    words.push(format!("--latency {}", span::latency_text(options.network.latency)));
+    words.push(format!("--service-latency {}", span::latency_text(options.service)));
+    words.push(format!("--clock-skew {}", span::text_of(options.skew)));
+    let services = if options.deduplicating { "keyed" } else { "keyless" };
+    words.push(format!("--services {services}"));
     let budget = survival.budget.map_or_else(|| "none".to_owned(), |cost| cost.to_string());
     let read = fitting::flags_of(survival.strategy);
     let all = [
@@ -61,7 +67,7 @@ pub(super) const fn word(strategy: Strategy) -> &'static str {
 mod tests {
     use super::*;
     use clap::Parser as _;
-    use outlast_simulator::{Wanted, Workload};
+    use outlast_simulator::{Recording, Wanted, Workload};
 
     #[derive(clap::Parser)]
     struct Line {
@@ -89,7 +95,28 @@ mod tests {
             let arguments = Line::parse_from(words.split(' ').skip(1)).arguments;
             let wanted = super::super::wanted(&arguments).expect(&command);
             let again = Scenario::draw(seed, &wanted, &flows);
-            assert_eq!(again.survival, scenario.survival, "{command}");
+            assert_eq!(text_of(again), text_of(scenario), "{command}");
+        }
+    }
+
+    /// All that a world is made of.
+    fn text_of(scenario: Scenario) -> String {
+        Recording { scenario, flow: None, run: Vec::new() }.to_text()
+    }
+
+    #[test]
+    fn names_what_was_asked_for_of_times_and_services() {
+        let flows = Workload::built_in();
+        let words = "simulate --latency 5ms..80ms --service-latency 100ms~400ms --clock-skew 2s \
+                     --services keyless";
+        let arguments = Line::parse_from(words.split_whitespace()).arguments;
+        let wanted = super::super::wanted(&arguments).unwrap();
+        for seed in 0..20 {
+            let command = that_replays(&arguments, &Scenario::draw(seed, &wanted, &flows));
+            for word in words.split(" --").skip(1) {
+                let asked = format!(" --{} ", word.trim());
+                assert!(command.contains(&asked), "{asked}: {command}");
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ mod command;
 mod fitting;
 mod replay;
 mod report;
+mod span;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 use outlast_engine::{Acknowledge, Strategy};
 use outlast_expressions::{Value, value};
-use outlast_simulator::{Fault, FaultKind, Recording, Scenario, Swarm, Wanted, Workload};
+use outlast_simulator::{Fault, FaultKind, Latency, Recording, Scenario, Swarm, Wanted, Workload};
 
 use crate::exit::{Exit, Failure};
 use crate::input::{self, Document};
@@ -33,6 +34,8 @@ Examples:
   outlast simulate --seed 7 --runs 1 --trace            one world, a line for everything that occurs
   outlast simulate --faults crash,partition --runs 500  only these go wrong; also none, all
   outlast simulate --seed 7 --runs 1 --fault 'split@1+3:1,2' --fault 'crash@2+1:3'
+  outlast simulate --latency 5ms..80ms --service-latency 100ms~400ms --clock-skew 2s
+  outlast simulate --services keyless --strategy active
   outlast simulate --seed 7 --runs 1 --record run.txt && outlast simulate --replay run.txt")]
 pub(crate) struct Arguments {
     /// The workflow; without one, flows that come with the simulator are drawn
@@ -81,6 +84,20 @@ pub(crate) struct Arguments {
     /// Whether nodes find out by gossip who is there [default: drawn]
     #[arg(long, value_name = "BOOL")]
     gossip: Option<bool>,
+    /// How long a message between nodes takes: 5ms, 1ms..50ms for anything between, or 1ms~20ms for
+    /// at least the first and on average so much more; in us, ms or s [default: drawn]
+    #[arg(long, value_name = "TIME", value_parser = span::message_latency)]
+    latency: Option<Latency>,
+    /// How long a call takes to its service, and its answer back, likewise [default: drawn]
+    #[arg(long, value_name = "TIME", value_parser = span::latency)]
+    service_latency: Option<Latency>,
+    /// How far clocks are off at most, to either side: 0s, 20ms, 5s [default: drawn]
+    #[arg(long, value_name = "TIME", value_parser = span::micros)]
+    clock_skew: Option<u64>,
+    /// Whether services act once for each key, or again whenever they are asked again [default: drawn;
+    /// keyed for a flow that is given]
+    #[arg(long, value_name = "KIND")]
+    services: Option<Services>,
     /// How many executions a world has [default: drawn, one to four]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=200))]
     executions: Option<u16>,
@@ -101,8 +118,17 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// What services do about keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Services {
+    /// They act once for each key.
+    Keyed,
+    /// They act again whenever they are asked again, but for undos.
+    Keyless,
+}
+
 /// What says which worlds are run; a recording says so itself.
-const DRAWN: [&str; 16] = [
+const DRAWN: [&str; 20] = [
     "flow",
     "definitions",
     "input",
@@ -117,6 +143,10 @@ const DRAWN: [&str; 16] = [
     "acknowledge",
     "budget",
     "gossip",
+    "latency",
+    "service_latency",
+    "clock_skew",
+    "services",
     "executions",
     "record",
 ];
@@ -215,6 +245,10 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Wanted> {
         kinds: kinds.map_err(Failure::usage)?,
         faults: given_faults(&arguments.fault)?,
         gossip: arguments.gossip,
+        latency: arguments.latency,
+        service_latency: arguments.service_latency,
+        skew: arguments.clock_skew,
+        keyless: arguments.services.map(|services| services == Services::Keyless),
         executions: arguments.executions.map(usize::from),
     })
 }
