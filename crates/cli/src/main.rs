@@ -127,4 +127,52 @@ mod tests {
     fn examples_fit_the_width_of_the_help() {
         assert_eq!(too_wide(&Arguments::command()), Vec::<String>::new());
     }
+
+    /// Every command that people are shown, with the words that lead to it.
+    fn shown(command: &Command, words: &str) -> Vec<(String, Command)> {
+        let named = format!("{words}{}", command.get_name());
+        let subcommands = command.get_subcommands().filter(|it| !it.is_hide_set());
+        let below: Vec<_> = subcommands.flat_map(|it| shown(it, &format!("{named} "))).collect();
+        [(named, command.clone())].into_iter().chain(below).collect()
+    }
+
+    /// The lines of a help that begin with the name of the binary.
+    fn examples(command: &Command) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines = help.lines().map(str::trim).filter(|line| line.starts_with("outlast "));
+        lines.map(str::to_owned).collect()
+    }
+
+    /// The words of the first command of a line, without what is said about it.
+    fn words_of(line: &str) -> Vec<String> {
+        let line = ["  ", " | ", " > ", " && "]
+            .iter()
+            .fold(line, |line, end| line.split_once(end).map_or(line, |(before, _)| before));
+        // Between quotes every second part is one word, whatever is in it.
+        let parts = line.split('\'').enumerate().flat_map(|(number, part)| match number % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        });
+        parts.collect()
+    }
+
+    #[test]
+    fn every_command_has_examples_of_itself() {
+        let without = shown(&Arguments::command(), "").into_iter().filter(|(named, command)| {
+            let own = |line: &String| line.starts_with(named.as_str());
+            named != "outlast" && !examples(command).iter().any(own)
+        });
+        let without: Vec<String> = without.map(|(named, _)| named).collect();
+        assert_eq!(without, Vec::<String>::new());
+    }
+
+    #[test]
+    fn examples_are_taken() {
+        for (named, command) in shown(&Arguments::command(), "") {
+            for line in examples(&command) {
+                let taken = Arguments::try_parse_from(words_of(&line)).map(drop);
+                assert!(taken.is_ok(), "{named}: {line}: {}", taken.unwrap_err());
+            }
+        }
+    }
 }

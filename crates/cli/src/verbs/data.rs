@@ -28,6 +28,10 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum Task {
     /// Read every record and the whole store, and tell of all that is wrong
+    #[command(after_help = "\
+Examples:
+  outlast data check /var/lib/outlast                   0 if all is well, 6 if not
+  outlast data check /backup/monday --json              a copy is checked likewise")]
     Check {
         /// The data directory
         directory: PathBuf,
@@ -36,6 +40,9 @@ enum Task {
         json: bool,
     },
     /// Give space that the store no longer uses back to the disk
+    #[command(after_help = "\
+Examples:
+  outlast data compact /var/lib/outlast                 prints the size before and after")]
     Compact {
         /// The data directory
         directory: PathBuf,
@@ -46,6 +53,10 @@ enum Task {
     /// Copy the data into a new directory
     #[command(override_usage = "outlast data backup <DIRECTORY> <TARGET> [--json]\n       \
                                 outlast data backup --running <TARGET> [--node URL] [--token TOKEN] [--json]")]
+    #[command(after_help = "\
+Examples:
+  outlast data backup /var/lib/outlast /backup/monday   the node is stopped
+  outlast data backup --running /backup/tuesday         the node makes the copy, and goes on")]
     Backup {
         /// The data directory of a stopped node, and where the copy goes, which must be new or empty
         #[arg(required = true, num_args = 1..=2, value_name = "DIRECTORY TARGET")]
@@ -57,6 +68,9 @@ enum Task {
         connection: Connection,
     },
     /// Make a new data directory of a copy; its node is a new incarnation
+    #[command(after_help = "\
+Examples:
+  outlast data restore /backup/monday /var/lib/new      then: outlast node --data /var/lib/new")]
     Restore {
         /// The copy
         backup: PathBuf,

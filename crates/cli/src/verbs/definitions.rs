@@ -29,6 +29,10 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum Task {
     /// List all definitions, or those of a namespace
+    #[command(after_help = "\
+Examples:
+  outlast definitions list --namespace orders
+  outlast definitions list --json | jq -r '.definitions[].name'")]
     List {
         /// Only those of this namespace
         #[arg(long)]
@@ -37,6 +41,10 @@ enum Task {
         connection: Connection,
     },
     /// Register a document
+    #[command(after_help = "\
+Examples:
+  outlast definitions add order.yaml              then: outlast start orders/order
+  outlast definitions add order.yaml --json       with the digest that executions are pinned to")]
     Add {
         /// The document
         file: PathBuf,
@@ -44,6 +52,10 @@ enum Task {
         connection: Connection,
     },
     /// Print the text of a definition
+    #[command(after_help = "\
+Examples:
+  outlast definitions get orders/order            the newest version
+  outlast definitions get orders/order:1.0.0 > order.yaml")]
     Get {
         /// namespace/name, with :version for an older one
         name: String,

@@ -41,6 +41,10 @@ do:
 
 /// Kill the node that leads, and measure when its executions go on elsewhere
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast bench failover --runs 20 --concurrency 64
+  outlast bench failover --replicas 5 --survival passive --json")]
 pub(super) struct Arguments {
     /// How many nodes there are; all of them hold every execution
     #[arg(long, default_value_t = 3)]

@@ -17,6 +17,9 @@ const SETTLING: Duration = Duration::from_secs(2);
 
 /// Measure a node that does nothing
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast bench idle --seconds 60                 processor time of a minute")]
 pub(super) struct Arguments {
     /// How long to measure
     #[arg(long, default_value_t = 10)]

@@ -22,6 +22,10 @@ const REPLICAS: usize = 3;
 
 /// Run workflows of durable steps that three nodes hold, beside a node alone
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast bench replicas --concurrency 16 --survival passive
+  outlast bench replicas --asked 1                one node leads everything")]
 pub(super) struct Arguments {
     #[command(flatten)]
     load: Load,

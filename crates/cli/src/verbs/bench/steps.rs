@@ -25,6 +25,11 @@ use crate::exit::Exit;
 
 /// Run workflows of durable in-process steps, and the floor: a log that does the same writes
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast bench steps --concurrency 64 --seconds 20
+  outlast bench steps --data /mnt/disk            measure that disk
+  outlast bench steps --steps 1 --json            one step in each workflow")]
 pub(super) struct Arguments {
     #[command(flatten)]
     load: Load,

@@ -32,6 +32,10 @@ do:
 
 /// Start many executions that wait; measure their memory and a restart
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  outlast bench waiting --count 10000             fewer than by default
+  outlast bench waiting --data /mnt/disk --json")]
 pub(super) struct Arguments {
     /// How many
     #[arg(long, default_value_t = 100_000)]
