@@ -10,6 +10,9 @@ pub enum Phase {
     Following,
     /// It leads and stands still: what no majority knows of would cost more to undo than the budget.
     Paused,
+    /// It follows nobody for the moment: who goes on is being found out, and enough nodes can be reached
+    /// for that.
+    Electing,
     /// It follows nobody, and too few nodes can be reached to lead.
     WithoutVotes,
     /// It leads or has a complete run, and what comes next waits until a majority knows of it, which
@@ -30,6 +33,7 @@ impl Phase {
             Self::Leading => "leading",
             Self::Following => "following",
             Self::Paused => "paused",
+            Self::Electing => "electing",
             Self::WithoutVotes => "without-votes",
             Self::WithoutMajority => "without-majority",
             Self::Agreeing => "agreeing",

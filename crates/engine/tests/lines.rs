@@ -3,6 +3,7 @@
 mod cluster;
 mod driver;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cluster::{Cluster, Provider, kind, program_of};
@@ -69,6 +70,64 @@ fn a_primary_without_a_majority_says_that_it_waits_for_one() {
         assert_eq!(cluster.open(3), ["b"], "it goes on by itself");
         assert_eq!(told(&mut cluster, 3), (Phase::Leading, 0));
     }
+}
+
+/// What nodes 1 and 2 say while the leader, node 3, goes: what they do in the end, and all that they did.
+fn told_meanwhile(survival: Survival, go: fn(&mut Cluster)) -> ([Phase; 2], BTreeSet<Phase>) {
+    let program = program_of("ab", &[("a", Provider::Keyed), ("b", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), survival);
+    cluster.run(SECOND);
+    assert_eq!(told(&mut cluster, 3), (Phase::Leading, 0));
+    go(&mut cluster);
+    let mut all = BTreeSet::new();
+    for _ in 0..400 {
+        cluster.run(SECOND / 100);
+        for node in [1, 2] {
+            let (phase, stalled) = told(&mut cluster, node);
+            assert_eq!(stalled, 0, "node {node} is {phase:?}");
+            all.insert(phase);
+        }
+    }
+    ([1, 2].map(|node| told(&mut cluster, node).0), all)
+}
+
+/// Whoever had no leader for the moment said that too few could be reached, and that it stands still.
+#[test]
+fn an_execution_that_moves_to_another_node_does_not_stand_still() {
+    let passive = Survival::new(Strategy::Passive, 3);
+    let two_votes = Survival { votes: 2, ..survival() };
+    for survival in [passive, two_votes, survival()] {
+        let ways: [fn(&mut Cluster); 2] = [
+            |cluster| cluster.kill(3),
+            |cluster| {
+                cluster.node(3).ask(Ask::Drain(true));
+                cluster.pass();
+                cluster.kill(3);
+            },
+        ];
+        for go in ways {
+            let (then, meanwhile) = told_meanwhile(survival.clone(), go);
+            assert_eq!(then, [Phase::Following, Phase::Leading]);
+            let moves = [Phase::Leading, Phase::Following, Phase::Electing];
+            assert_eq!(meanwhile, BTreeSet::from(moves), "{survival:?}");
+        }
+    }
+}
+
+#[test]
+fn an_execution_of_which_too_few_nodes_are_left_stands_still_and_says_so() {
+    let program = program_of("a", &[("a", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::Passive, 3));
+    cluster.run(SECOND);
+    cluster.kill(3);
+    cluster.kill(2);
+    cluster.run(2 * SECOND);
+    assert_eq!(told(&mut cluster, 1), (Phase::WithoutVotes, 1));
+    cluster.revive(2);
+    cluster.run(3 * SECOND);
+    assert_eq!((told(&mut cluster, 1).1, told(&mut cluster, 2).1), (0, 0));
 }
 
 /// Node 3 is cut off while it calls `b`; node 2 goes on, does all of it, and the line of node 3 is

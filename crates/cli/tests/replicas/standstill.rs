@@ -1,10 +1,10 @@
-//! What is said of executions that stand still.
+//! What is said of executions that stand still, and of those that only move.
 
 use serde_json::Value as Json;
 
 use crate::nodes::{Cluster, Node};
 use crate::processes::until;
-use crate::{line, start};
+use crate::{NAP, line, start};
 
 /// Three activities that no majority knows of, and no more: more than there are in a cluster that is whole.
 const SURVIVAL: &str =
@@ -53,4 +53,35 @@ fn whoever_follows_a_leader_that_stands_still_shows_that_it_does_and_why() {
         cluster.nodes[back].restart(None);
     }
     assert_eq!(cluster.nodes[2].end_of(&execution), "completed");
+}
+
+/// Whoever looked at the wrong moment was told that everything stands still.
+#[test]
+fn executions_that_move_away_from_a_node_that_is_stopped_do_not_stand_still() {
+    let mut cluster = Cluster::of(3);
+    let nap = cluster.file("nap.yaml", NAP);
+    let executions: Vec<String> =
+        (0..8).map(|_| start(&cluster.nodes[2], &nap, &["--survival", "passive:3"])).collect();
+    let gone = cluster.nodes[2].id.clone();
+    let led_by_others = |cluster: &Cluster| {
+        let looks = [0, 1].map(|node| {
+            let (_, seen) = cluster.nodes[node].ask("GET", "/v1/cluster", &Json::Null);
+            let members = seen["members"].as_array().cloned().unwrap_or_default();
+            let left = members.into_iter().filter(|it| it["node"] != gone.as_str());
+            // Whoever does not answer in time says nothing of its share.
+            let shares = left.map(|it| it["share"].clone()).filter(Json::is_object);
+            let shares: Vec<Json> = shares.collect();
+            assert!(shares.iter().all(|share| share["stalled"] == 0), "{seen}");
+            shares.iter().filter_map(|share| share["led"].as_u64()).sum::<u64>()
+        });
+        looks == [executions.len() as u64; 2]
+    };
+    until("the others follow", || {
+        [0, 1].iter().all(|node| {
+            let (_, seen) = cluster.nodes[*node].ask("GET", "/v1/cluster", &Json::Null);
+            seen["own"]["held"] == executions.len() && seen["own"]["stalled"] == 0
+        })
+    });
+    cluster.nodes[2].stop();
+    until("the others lead all of them", || led_by_others(&cluster));
 }

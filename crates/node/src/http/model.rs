@@ -111,7 +111,7 @@ struct Facts {
     #[serde(skip_serializing_if = "Option::is_none")]
     leader: Option<String>,
     /// What the node that answers does for it, if several hold it: leading, following, paused,
-    /// without-votes, without-majority, agreeing, compensating or forgetting.
+    /// electing, without-votes, without-majority, agreeing, compensating or forgetting.
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<&'static str>,
     /// Why that node stands still with it, or the leader that it follows, and what makes it go on, if

@@ -27,6 +27,9 @@ const EXTENSIONS: u32 = 3;
 /// How often a candidate stands again at once because a later term was promised to another. Someone who
 /// objects for another reason may do so each time.
 const STANDS_AT_ONCE: u32 = 3;
+/// How many elections in a row may be in vain before it is said that there is no primary: two that stand at
+/// the same time take one or two.
+const IN_VAIN_MAX: u32 = 2;
 /// After how many questions without an answer a primary counts as lost.
 const INQUIRIES: u32 = 3;
 /// For how many patiences at most a primary that answers is believed without being asked.
@@ -354,6 +357,13 @@ impl Replica {
             self.adopt(out, best.held);
         }
         self.lead(out, term);
+    }
+
+    /// Whether there should soon be a primary again: it asks for votes, or waits for whoever does, and enough
+    /// replicas can be reached. If they do not come to agree, too few hear each other all the same.
+    pub fn is_between_primaries(&self) -> bool {
+        let enough = self.setup.votes_needed() <= self.reachable();
+        self.seeks_votes() && enough && self.failures <= IN_VAIN_MAX
     }
 
     /// Tries again after a while, unless someone has become primary by then.

@@ -117,9 +117,13 @@ impl Replica {
 
     /// Whether a majority of the replicas can be reached, this one included.
     pub fn reaches_majority(&self) -> bool {
+        self.setup.quorum() <= self.reachable()
+    }
+
+    /// How many of the replicas can be reached, this one included.
+    pub(super) fn reachable(&self) -> usize {
         let away = |peer: &NodeId| self.lost.contains(peer) || self.fenced.contains(peer);
-        let there = self.setup.members.iter().filter(|peer| !away(peer)).count();
-        self.setup.quorum() <= there
+        self.setup.members.iter().filter(|peer| !away(peer)).count()
     }
 
     /// Whether a call that was intended in a state of this line may leave now.

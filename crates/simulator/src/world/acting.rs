@@ -270,6 +270,7 @@ impl World {
                 Phase::Leading
                 | Phase::Following
                 | Phase::Paused
+                | Phase::Electing
                 | Phase::WithoutVotes
                 | Phase::WithoutMajority => {}
             }

@@ -219,6 +219,8 @@ impl Holding {
             Phase::Agreeing
         } else if replica.leads().is_some() {
             if replica.is_over_budget() { Phase::Paused } else { Phase::Leading }
+        } else if replica.is_between_primaries() {
+            Phase::Electing
         } else if replica.seeks_votes() {
             Phase::WithoutVotes
         } else {

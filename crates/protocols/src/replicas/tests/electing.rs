@@ -248,3 +248,25 @@ fn a_primary_that_retires_alone_goes_on_and_one_that_stays_after_all_may_lead_ag
     primary.step(NOW, Input::Retiring(false));
     assert!(lose(&mut primary, 2).contains(&Output::Report(Situation::Candidacy)));
 }
+
+/// Heartbeats come, and still nobody votes: it is not said for ever that there will soon be a primary.
+#[test]
+fn who_is_elected_by_nobody_for_long_is_not_between_primaries_though_enough_can_be_reached() {
+    let mut candidate = begun(setup(4, 5, 3));
+    assert!(!candidate.is_between_primaries(), "it has a primary");
+    lose(&mut candidate, 5);
+    for _ in 0..3 {
+        assert!(candidate.seeks_votes() && candidate.is_between_primaries());
+        fire(&mut candidate, Timer::ElectionOver);
+        fire(&mut candidate, Timer::RetryElection);
+    }
+    assert!(candidate.seeks_votes() && !candidate.is_between_primaries());
+    receive(&mut candidate, 3, lead(9, head(&[], 0)));
+    assert!(!candidate.seeks_votes() && !candidate.is_between_primaries());
+
+    let mut candidate = begun(setup(4, 5, 3));
+    for lost in [1, 2, 5] {
+        lose(&mut candidate, lost);
+    }
+    assert!(candidate.seeks_votes() && !candidate.is_between_primaries(), "two are too few");
+}
