@@ -71,7 +71,7 @@ pub(super) fn describe(execution: &Json) -> String {
 /// Who goes on with it, and what that node does instead where it does not simply go on.
 fn leader(execution: &Json) -> String {
     let leader = table::text(execution, "leader");
-    match execution.get("leader_phase").and_then(Json::as_str) {
+    match execution.get("leaderPhase").and_then(Json::as_str) {
         None | Some("leading") => leader,
         Some(phase) => format!("{leader}, {phase}"),
     }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_leader_that_does_not_simply_lead_is_shown_with_what_it_does() {
         let shown = |phase: Json| {
-            let told = json!({ "leader": "b", "phase": "following", "leader_phase": phase });
+            let told = json!({ "leader": "b", "phase": "following", "leaderPhase": phase });
             describe(&told).lines().find(|line| line.starts_with("leader")).unwrap().to_owned()
         };
         assert!(shown(json!("paused")).ends_with(" b, paused"));

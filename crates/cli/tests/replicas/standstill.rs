@@ -24,8 +24,8 @@ fn whoever_follows_a_leader_that_stands_still_shows_that_it_does_and_why() {
     let shown = |node: &Node| node.said(&["show", &execution, "--json"]);
     until("the others follow, and hear that it goes on", || {
         let (shown, at_leader) = (shown(&cluster.nodes[2]), shown(&cluster.nodes[3]));
-        assert_eq!(at_leader["leader_phase"], Json::Null, "it says so as its own phase");
-        let goes_on = shown["leader_phase"] == "leading" && shown["stalled"] == Json::Null;
+        assert_eq!(at_leader["leaderPhase"], Json::Null, "it says so as its own phase");
+        let goes_on = shown["leaderPhase"] == "leading" && shown["stalled"] == Json::Null;
         goes_on && shown["phase"] == "following"
     });
 
@@ -36,7 +36,7 @@ fn whoever_follows_a_leader_that_stands_still_shows_that_it_does_and_why() {
     let (follower, leader) = (&cluster.nodes[2], &cluster.nodes[3]);
     let told = shown(follower);
     assert_eq!(told["leader"], leader.id.as_str(), "{told}");
-    assert_eq!((&told["phase"], &told["leader_phase"]), (&"following".into(), &"paused".into()));
+    assert_eq!((&told["phase"], &told["leaderPhase"]), (&"following".into(), &"paused".into()));
     assert_eq!(told["stalled"], shown(leader)["stalled"]);
     let said = follower.command(&["show", &execution]).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
@@ -47,7 +47,7 @@ fn whoever_follows_a_leader_that_stands_still_shows_that_it_does_and_why() {
     // Whoever leads may be gone before it is noticed: what is known here is shown all the same.
     cluster.nodes[3].kill();
     let told = shown(&cluster.nodes[2]);
-    assert_eq!(told["leader_phase"], Json::Null, "{told}");
+    assert_eq!(told["leaderPhase"], Json::Null, "{told}");
 
     for back in [0, 1, 3] {
         cluster.nodes[back].restart(None);

@@ -187,7 +187,7 @@ pub(super) async fn remove(
     let cluster = member(&api)?;
     let node = node_of(&node)?;
     if !cluster.places().contains_key(&node) {
-        let detail = format!("there is no member {}", text_of(node));
+        let detail = format!("there is no member {}, or no longer", text_of(node));
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
     }
     match api.ask(Ask::Remove(node)).await? {

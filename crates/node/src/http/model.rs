@@ -174,7 +174,7 @@ pub(super) struct Detail {
     facts: Facts,
     /// What its leader does for it, in the words of `phase`, if that is another node than the one that
     /// answers, and said so in time.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "leaderPhase", skip_serializing_if = "Option::is_none")]
     leader_phase: Option<String>,
     #[schema(value_type = Object)]
     input: Json,

@@ -67,10 +67,12 @@ enum DialError {
 /// Reaches a peer for as long as the task is let live.
 pub(super) async fn keep_reaching(shared: Arc<Shared>, peer: Arc<Peer>) {
     let mut attempts: u32 = 0;
+    let mut refused = None;
     let mut changed = peer.addresses.subscribe();
     loop {
         match dial(&shared, &peer, attempts).await {
             Ok((connection, incarnation)) => {
+                refused = None;
                 let began = Instant::now();
                 if !talk(&shared, &peer, connection, incarnation).await {
                     return;
@@ -81,9 +83,17 @@ pub(super) async fn keep_reaching(shared: Arc<Shared>, peer: Arc<Peer>) {
                 attempts = attempts.saturating_add(1);
                 let (by, peer, attempts) = (peer.node, shown(peer.node), attempts);
                 tracing::debug!(peer, attempts, error = %chain(&error), "a peer was not reached");
-                if matches!(error, DialError::Unwelcome(Unwelcome::ShutOut)) {
-                    // Whoever reads events stops the node; if nobody does, nothing is lost.
-                    let _ = shared.events.send(Event::ShutOut { by }).await;
+                match error {
+                    DialError::Unwelcome(Unwelcome::ShutOut) => {
+                        // Whoever reads events stops the node; if nobody does, nothing is lost.
+                        let _ = shared.events.send(Event::ShutOut { by }).await;
+                    }
+                    // Told once: it says the same each time, and a node that is not heard may run twice.
+                    DialError::Refused(reason) if refused.as_ref() != Some(&reason) => {
+                        tracing::warn!(peer, reason, "a member does not hear this node");
+                        refused = Some(reason);
+                    }
+                    _ => {}
                 }
             }
         }

@@ -20,7 +20,10 @@ use super::{Event, Shared};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Unwelcome {
     /// The connection is of an earlier life of the node than one that was here before.
-    #[error("incarnation {given} of the node is older than {known}, which was here before")]
+    #[error(
+        "incarnation {given} of the node is older than {known}, which was here before: is a copy of its \
+         data directory in use?"
+    )]
     Stale { given: u64, known: u64 },
     #[error("the node was removed from the cluster")]
     ShutOut,
