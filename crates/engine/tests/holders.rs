@@ -558,6 +558,34 @@ fn whoever_comes_late_to_a_search_asks_those_again_that_had_answered() {
     );
 }
 
+/// Seen as seed 66 where messages take 200 ms: whoever was to lead what others had begun without it asked them
+/// whether they know it, and their answers came at the very moment at which they were too old. It asked
+/// again, for ever.
+#[test]
+fn an_answer_that_takes_as_long_as_is_waited_for_it_is_not_too_old_when_it_comes() {
+    let flow = flow();
+    let wanted = start(&flow, id(1), 3);
+    let highest = starter(&mut defined(1..=3, &flow), &wanted);
+    let mut nodes = defined(1..=3, &flow);
+    nodes.cut_off(highest, true);
+    nodes.wait();
+    let begun = start_anywhere(&mut nodes, others_of(highest)[0], &wanted);
+    assert!(matches!(begun, Reply::Started { new: true, .. }), "{begun:?}");
+    nodes.cut_off(highest, false);
+    let way = EngineOptions::new(highest).times.patience / 2;
+    for _ in 0..20 {
+        let under_way = std::mem::take(&mut nodes.sent);
+        nodes.now = nodes.now.after(way);
+        for (from, to, message) in under_way {
+            nodes.step(to, Input::Received { from, message });
+        }
+        for node in [1, 2, 3].map(NodeId) {
+            nodes.step(node, Input::AlarmRang);
+        }
+    }
+    assert!(nodes.holders_here(highest, wanted.id).is_some());
+}
+
 /// The two others of three.
 fn others_of(node: NodeId) -> [NodeId; 2] {
     let others: Vec<NodeId> = (1..=3).map(NodeId).filter(|other| *other != node).collect();

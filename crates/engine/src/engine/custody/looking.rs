@@ -149,14 +149,21 @@ impl Engine {
             return;
         };
         if search.since <= asked && now < search.due {
-            self.hear_answer(from, id);
+            self.hear_answer(now, from, id);
         }
     }
 
-    fn hear_answer(&mut self, from: NodeId, id: ExecutionId) {
-        let Some(search) = self.looking.by_execution.get_mut(&id) else { return };
+    fn hear_answer(&mut self, now: Time, from: NodeId, id: ExecutionId) {
+        let Some(mut search) = self.looking.remove(id) else { return };
         search.silent.remove(&from);
-        if search.silent.is_empty() {
+        let all_answered = search.silent.is_empty();
+        if all_answered {
+            // What was said counts from now on: the last answer may come when it was about to be asked for
+            // again, and would be too old at once.
+            search.due = now.after(self.options.times.patience);
+        }
+        self.looking.insert(id, search);
+        if all_answered {
             self.start_after_all(id);
         }
     }
@@ -177,7 +184,7 @@ impl Engine {
         };
         if search.wishes.iter().any(is_same) {
             search.known = true;
-            return self.hear_answer(from, id);
+            return self.hear_answer(step.now, from, id);
         }
         let Some(search) = self.looking.remove(id) else { return };
         let me = self.options.node;
