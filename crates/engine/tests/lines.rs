@@ -72,6 +72,30 @@ fn a_primary_without_a_majority_says_that_it_waits_for_one() {
     }
 }
 
+/// Seen as seed 403003250, where messages take 400 ms and more: a primary whose states reach nobody has the line
+/// with its pivot decided on, and its disk is lost. Those who had agreed held nothing of it, and nobody could
+/// ever go on.
+#[test]
+fn whoever_does_not_hold_a_line_does_not_agree_to_it() {
+    let program = program_of("pay", &[("a", Provider::Keyed), ("pay", Provider::Pivot)]);
+    let mut cluster = Cluster::new(4, &program);
+    cluster.mute = vec![(4, kind::REPLICA)];
+    cluster.start(
+        &program,
+        id(1),
+        Survival { votes: 3, ..Survival::new(Strategy::PartitionTolerant, 4) },
+    );
+    cluster.pass();
+    let a = cluster.call_of(4);
+    assert_eq!(cluster.answer(4, a), "a");
+    cluster.run(2 * SECOND);
+    assert_eq!(cluster.open(4), [""; 0], "the pivot waits");
+    cluster.lose(4);
+    cluster.mute.clear();
+    assert_eq!(names(&cluster.run_answering(5 * SECOND)), [(3, "a"), (3, "pay")]);
+    assert_eq!(cluster.node(1).show(id(1)).summary.condition, Condition::Completed);
+}
+
 /// What nodes 1 and 2 say while the leader, node 3, goes: what they do in the end, and all that they did.
 fn told_meanwhile(survival: Survival, go: fn(&mut Cluster)) -> ([Phase; 2], BTreeSet<Phase>) {
     let program = program_of("ab", &[("a", Provider::Keyed), ("b", Provider::Keyed)]);

@@ -39,6 +39,14 @@ impl Latency {
         Duration::from_micros(micros)
     }
 
+    /// About how long it takes if it takes long, in microseconds.
+    pub const fn usual(self) -> u64 {
+        match self {
+            Self::Constant(micros) | Self::Uniform(_, micros) => micros,
+            Self::Exponential(least, mean) => least.saturating_add(mean),
+        }
+    }
+
     /// How long it takes at most, in microseconds, if there is an end to it.
     pub const fn most(self) -> Option<u64> {
         match self {

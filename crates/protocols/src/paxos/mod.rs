@@ -73,7 +73,8 @@ enum Phase {
 /// What a member can be told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// The owner wants this value decided. A proposal does not outlive a restart.
+    /// The owner wants this value decided. A proposal does not outlive a restart. Told again, it asks
+    /// those again who have not accepted what it proposes.
     Propose(Value),
     /// A message arrived.
     Received {
@@ -159,10 +160,18 @@ impl Paxos {
             return vec![Output::Decided(decided.clone())];
         }
         if self.proposal.is_some() {
-            return Vec::new();
+            return self.remind();
         }
         self.proposal = Some(value);
         self.begin_round(now)
+    }
+
+    /// Asks those again who have not accepted yet: they may have had reason to say nothing.
+    fn remind(&self) -> Vec<Output> {
+        let Phase::Accepting { accepted, value } = &self.phase else { return Vec::new() };
+        let ballot = self.record.promised.expect("whoever is in a round has promised");
+        let silent = self.members.others(self.me).filter(|member| !accepted.contains(member));
+        send(silent, &Message::Accept { ballot, value: value.clone() })
     }
 
     fn receive(&mut self, now: Time, from: NodeId, message: Message) -> Vec<Output> {

@@ -192,6 +192,27 @@ fn where_two_are_a_quorum_whoever_accepts_knows_the_decision() {
     assert_eq!(outputs[..2], [send(1, decide("a")), send(3, decide("a"))]);
 }
 
+/// Whoever had reason to say nothing is asked again when its owner thinks that it has none any more.
+#[test]
+fn a_proposer_that_is_told_again_asks_those_again_who_have_not_accepted() {
+    let mut proposer = one_of_four(4);
+    let mine = proposer.step(NOW, Input::Propose(value("mine")));
+    let asked = |outputs: &[Output]| -> Vec<u64> {
+        let accepts = outputs.iter().filter_map(|output| match output {
+            Output::Send { to, message: Message::Accept { ballot: of, value: it } } => {
+                assert_eq!((of.node, it), (NodeId(4), &value("mine")));
+                Some(to.0)
+            }
+            _ => None,
+        });
+        accepts.collect()
+    };
+    assert_eq!(asked(&mine), [1, 2, 3], "the highest owns the first round");
+    receive(&mut proposer, 2, accepted(0, 4));
+    let again = proposer.step(NOW, Input::Propose(value("another")));
+    assert_eq!((asked(&again), again.len()), (vec![1, 3], 2), "and for nothing else");
+}
+
 #[test]
 fn where_two_are_a_quorum_a_proposer_tells_only_those_who_have_not_accepted() {
     let mut paxos = accepting();

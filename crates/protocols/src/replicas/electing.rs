@@ -351,8 +351,9 @@ impl Replica {
             out.report(Situation::TookOverWithoutAll);
         }
         // Votes may be older than the state held by now.
-        if let Some(best) = best.filter(|best| self.is_better_than_own(best) && !self.keeps_line())
-        {
+        let is_taken =
+            |best: &Offer| self.is_better_than_own(best) && !self.keeps_line_from(&best.held.head);
+        if let Some(best) = best.filter(is_taken) {
             out.report(Situation::TookOverFurther);
             self.adopt(out, best.held);
         }

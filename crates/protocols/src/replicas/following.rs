@@ -56,9 +56,10 @@ impl Replica {
         if self.leads().is_some() && theirs.1 == ours.1 {
             out.report(Situation::Tie);
         }
-        if theirs > ours || self.acknowledges() || base.is_some_and(|base| self.is_past(base)) {
+        let is_past = base.is_some_and(|base| self.is_past(base));
+        if theirs > ours || self.acknowledges() || is_past {
             // Its line is not known here, or a part of it is missing.
-            self.ask_for_state(out, from, next.epoch);
+            self.ask_for_state(out, from, next.epoch, is_past);
         } else {
             self.tell_lead(out, from);
         }
@@ -143,7 +144,10 @@ impl Replica {
                 self.follow(out, from);
                 self.acknowledge(out, true);
             }
-            _ if self.is_better(theirs, self.reached()) => self.ask_for_state(out, from, term),
+            _ if self.is_better(theirs, self.reached()) => {
+                let extends = !self.keeps_line_from(head);
+                self.ask_for_state(out, from, term, extends);
+            }
             _ if self.leads().is_some() => {
                 if head.progress == self.standing.head.progress {
                     out.report(Situation::Tie);
@@ -203,17 +207,18 @@ impl Replica {
             }
             // An old word of the same primary.
             Order::Before if in_step => self.acknowledge(out, true),
-            _ => self.ask_for_state(out, from, term),
+            _ => self.ask_for_state(out, from, term, true),
         }
     }
 
-    /// Follows a primary whose state is further, or at least another one.
-    fn ask_for_state(&mut self, out: &mut Outputs, from: NodeId, term: Epoch) {
+    /// Follows a primary whose state is further, or at least another one. It may be one that goes on from
+    /// the state held.
+    fn ask_for_state(&mut self, out: &mut Outputs, from: NodeId, term: Epoch, extends: bool) {
         self.follow(out, from);
         if self.acknowledges() && self.standing.promised != Some((term, from)) {
             self.change(out, Change::Promised(term, from));
         }
-        if !self.keeps_line() {
+        if extends || !self.keeps_line() {
             out.send(from, Message::Want);
         }
     }
@@ -254,7 +259,7 @@ impl Replica {
         if term.is_some() {
             self.follow(out, from);
         }
-        if self.keeps_line() {
+        if self.keeps_line_from(&held.head) {
             return;
         }
         if term.is_none() {

@@ -45,6 +45,13 @@ pub enum Input {
         /// The number of the state.
         number: u64,
     },
+    /// This replica agreed, in consensus, to a line that may be decided on now.
+    Agreed {
+        /// The how manieth decision it would be.
+        instance: u32,
+        /// What it agreed to.
+        choice: Choice,
+    },
     /// Consensus decided.
     Decided {
         /// The how manieth decision of this execution.

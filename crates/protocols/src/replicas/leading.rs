@@ -5,6 +5,15 @@ use outlast_lineage::{Epoch, NodeId, Point};
 use super::passing::Unsent;
 use super::{Change, Choice, Head, Held, Message, Note, Output, Outputs, Replica, Role, Situation};
 
+/// A proposal of a primary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Proposed {
+    /// The decision that it is for.
+    instance: u32,
+    /// Whether a majority was known to have the line.
+    was_held: bool,
+}
+
 impl Replica {
     /// The execution is made known: the highest replica is the first primary, without an election.
     pub(super) fn begin(&mut self, out: &mut Outputs) {
@@ -179,8 +188,7 @@ impl Replica {
         self.propose(out, Choice { lineage, is_final: false });
     }
 
-    /// Once the run is complete, consensus may decide on it: those who have its end, as long as no
-    /// majority is known to (`needs_holders`).
+    /// Once the run is complete, consensus may decide on it.
     pub(super) fn seek_end(&mut self, out: &mut Outputs) {
         if self.leads().is_none() || !self.standing.ended {
             return;
@@ -195,9 +203,13 @@ impl Replica {
     fn propose(&mut self, out: &mut Outputs, choice: Choice) {
         let instance = self.standing.decisions;
         let extends = self.standing.pinned().is_none_or(|pinned| choice.lineage.extends(pinned));
-        if extends && self.proposed != Some(instance) {
-            self.proposed = Some(instance);
-            if !choice.is_final && self.is_elected_mode() {
+        let is_first = self.proposed.is_none_or(|proposed| proposed.instance != instance);
+        // Who did not have the line when it was asked to agree said nothing, and may have it now.
+        let is_held = choice.lineage.number() <= self.at_majority();
+        let is_news = self.proposed.is_some_and(|proposed| is_held && !proposed.was_held);
+        if extends && (is_first || is_news) {
+            self.proposed = Some(Proposed { instance, was_held: is_held });
+            if is_first && !choice.is_final && self.is_elected_mode() {
                 self.change(out, Change::Pledged(instance));
             }
             out.list.push(Output::Propose { instance, choice });
@@ -266,11 +278,26 @@ impl Replica {
         !self.setup.acknowledge && self.reaches_majority()
     }
 
-    /// Whether only those who have a line may agree to it: it is this primary's, and nobody knows yet
-    /// whether it would survive its proposer.
+    /// Whether only those who have a line may agree to it: it is this primary's, and who has
+    /// acknowledged it may have left it since. Of what was decided on, somebody must hold the state,
+    /// though its proposer be lost for good.
     pub fn needs_holders(&self, choice: &Choice) -> bool {
         let own = self.leads().is_some() && choice.lineage == self.standing.head.lineage;
-        own && !self.may_be_proposed(choice.lineage.number())
+        own && self.is_elected_mode() && !self.setup.acknowledge
+    }
+
+    /// Whether this replica may agree to a line of which somebody must hold the state: it does; or it
+    /// keeps another one, or has shown its primary a better one in vain, and would never take it up.
+    pub fn may_agree(&self, choice: &Choice) -> bool {
+        self.holds(choice) || self.keeps_line() || 0 < self.lagged
+    }
+
+    /// It agreed to a line: if it holds it, it does so until something is decided.
+    pub(super) fn agreed(&mut self, out: &mut Outputs, instance: u32, choice: &Choice) {
+        let is_open = self.standing.decisions == instance && !self.keeps_line();
+        if is_open && self.is_elected_mode() && !self.setup.acknowledge && self.holds(choice) {
+            self.change(out, Change::Pledged(instance));
+        }
     }
 
     /// Whether the state held goes on from a line, or is its end.

@@ -17,7 +17,7 @@
 //! - The state held is the one that `Standing::head` names; the owner keeps the state itself.
 //! - Own effects are on the line held or in a remnant, until they are gone; what was asked for again by
 //!   one key on several lines is on each of them.
-//! - A line that this replica may have proposed is kept until something is decided.
+//! - A line that this replica may have proposed, or agreed to, is kept until something is decided.
 //!
 //! Consensus and forgetting are other machines; the owner runs them. See `docs/protocols/replicas.md`.
 
@@ -48,6 +48,7 @@ pub use standing::{Change, Note, Record, Remnant, Standing, Term, Verdict};
 
 use crate::Members;
 use electing::{Candidacy, Petition};
+use leading::Proposed;
 use output::Outputs;
 
 /// How replicas of one execution are to behave. The same at all of them, but for `me`.
@@ -114,8 +115,8 @@ pub struct Replica {
     unsent: passing::Unsent,
     /// The state that must be decided before something may leave.
     wanted: Option<u64>,
-    /// The decision that this replica has proposed something for.
-    proposed: Option<u32>,
+    /// What this replica has proposed last.
+    proposed: Option<Proposed>,
     /// What is being sorted out after the decision, in this life.
     wishes: wishes::Wishes,
     /// Until then, lower candidates get this replica's vote: it tried and could not win.
@@ -234,6 +235,7 @@ impl Replica {
                 self.advanced(&mut out, bytes, progress, ended, notes);
             }
             Input::DecisionWanted { number } => self.want_decision(&mut out, number),
+            Input::Agreed { instance, choice } => self.agreed(&mut out, instance, &choice),
             Input::Decided { instance, choice } => {
                 if choice.is_believable(instance) {
                     self.decided(&mut out, instance, choice);
@@ -402,13 +404,19 @@ impl Replica {
         self.setup.acknowledge && self.is_elected_mode()
     }
 
-    /// Whether the line held may have been proposed: until something is decided, it is not given
-    /// up, or nobody might hold what is decided on. Where acknowledgements count, every later line
-    /// goes on from what a majority has.
+    /// Whether the line held may have been proposed, or was agreed to: until something is decided, it is
+    /// not given up, or nobody might hold what is decided on. Where acknowledgements count, every later
+    /// line goes on from what a majority has.
     fn keeps_line(&self) -> bool {
         let proposed =
             self.standing.ended || self.standing.pledged == Some(self.standing.decisions);
         proposed && !self.setup.acknowledge && self.is_on_pinned_line(&self.standing.head)
+    }
+
+    /// Whether the line held is kept although another state is to be gone on from. A later one of the same
+    /// line is taken up.
+    fn keeps_line_from(&self, other: &Head) -> bool {
+        self.keeps_line() && !other.lineage.extends(&self.standing.head.lineage)
     }
 
     /// The primary that this replica follows, or itself.

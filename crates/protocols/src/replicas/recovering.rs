@@ -82,7 +82,7 @@ impl Replica {
             return self.take_state(out, from, held, None);
         };
         self.stand_down(out, Some(leader));
-        if !self.keeps_line() {
+        if !self.keeps_line_from(&held.head) {
             self.adopt(out, held);
         }
         out.send(leader, Message::Inquire);

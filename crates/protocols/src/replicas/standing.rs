@@ -48,8 +48,8 @@ pub struct Standing {
     /// whatever a majority acknowledged is where this is highest.
     #[n(9)]
     pub confirmed: Option<Term>,
-    /// The decision for which it proposed the line held: until it is made, that line is kept, or
-    /// nobody might hold what is decided on.
+    /// The decision for which it proposed the line held, or agreed to it: until it is made, that line is
+    /// kept, or nobody might hold what is decided on.
     #[n(10)]
     pub pledged: Option<u32>,
 }
@@ -205,7 +205,7 @@ pub enum Change {
     /// The state held is the one of this primary, who is none that it promised not to acknowledge.
     #[n(8)]
     Confirmed(#[n(0)] Epoch, #[n(1)] NodeId),
-    /// It is about to propose the line held for a decision.
+    /// It is about to propose the line held for a decision, or has agreed to it.
     #[n(9)]
     Pledged(#[n(0)] u32),
 }

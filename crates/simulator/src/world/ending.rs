@@ -46,7 +46,7 @@ impl World {
 
     /// Runs on until every node is up and done with what it has, for as long as healing may take.
     fn let_everything_settle(&mut self, is_settled: &dyn Fn(&Self) -> bool) {
-        let until = self.now.after(self.options.healing);
+        let until = self.now.after(self.healing());
         while self.goes_on() && self.now < until {
             // Who is about to come up may have more to do than anyone can tell.
             let all_up = self.machines.iter().all(|machine| machine.node.is_up());
@@ -61,7 +61,7 @@ impl World {
 
     /// Looks at the cluster from every node until all see the same, for as long as healing may take.
     fn let_gossip_settle(&mut self) {
-        let until = self.now.after(self.options.healing);
+        let until = self.now.after(self.healing());
         while self.options.gossip && self.goes_on() && self.now < until {
             self.ask_for_standings();
             let look = self.now.after(LOOK_AROUND);
@@ -72,12 +72,19 @@ impl World {
         }
     }
 
+    /// How long healing may take. A call that left while services were slow takes two hundred times as long as
+    /// others, and some that are drawn take ten times as long as that.
+    fn healing(&self) -> Duration {
+        let slowest = Duration::from_micros(self.options.service.usual()) * 2500;
+        self.options.healing.max(slowest)
+    }
+
     const fn goes_on(&self) -> bool {
         self.finding.is_none()
     }
 
     fn run_until_content(&mut self, when: &str) {
-        let until = self.now.after(self.options.healing);
+        let until = self.now.after(self.healing());
         let mut look = self.now.after(ONE_PRIMARY);
         let mut people_look = self.now.after(LOOK_AFTER);
         while !self.client.is_content() && self.goes_on() {
@@ -92,7 +99,7 @@ impl World {
                 self.people_look();
             } else if next.is_none() || !self.step() {
                 let waits = self.client.waits_for();
-                let bound = self.options.healing.as_secs();
+                let bound = self.healing().as_secs();
                 self.found(format!("after {bound} s {when}, the client still waits: {waits}"));
             }
         }

@@ -73,8 +73,8 @@ impl Engine {
         holding.replica.needs_holders(&choice)
     }
 
-    /// Whether this node holds the line that it is asked to agree to, or knows better. Otherwise it
-    /// says nothing: its proposer asks again when the line had time to arrive.
+    /// Whether this node holds the line that it is asked to agree to, keeps another one, or knows better.
+    /// Otherwise it says nothing: its proposer asks again when the line had time to arrive.
     pub(super) fn may_agree(
         &mut self,
         id: ExecutionId,
@@ -85,7 +85,7 @@ impl Engine {
         let (Some(holding), Some(choice)) = (self.holding(id), choice_of(value)) else {
             return false;
         };
-        instance < holding.replica.standing().decisions || holding.replica.holds(&choice)
+        instance < holding.replica.standing().decisions || holding.replica.may_agree(&choice)
     }
 
     /// A word on a decision came in.
@@ -121,8 +121,18 @@ impl Engine {
             };
             return turn.say(from, answer);
         }
+        let asks = matches!(message, paxos::Message::Accept { .. });
         let input = paxos::Input::Received { from, message };
         self.tell_paxos(step, id, instance, input, turn);
+        if asks && let Some(choice) = self.agreed_to(id, instance) {
+            self.tell_replica(step, id, replicas::Input::Agreed { instance, choice }, turn);
+        }
+    }
+
+    /// What this node has agreed to last, for a decision.
+    fn agreed_to(&mut self, id: ExecutionId, instance: u32) -> Option<replicas::Choice> {
+        let machine = self.holding(id)?.decisions.get(&instance)?;
+        choice_of(&machine.record().accepted.as_ref()?.value)
     }
 
     /// All that this node did is kept or undone: it could forget.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use outlast_lineage::{Epoch, NodeId};
+use outlast_lineage::{Epoch, Head, NodeId};
 
 use super::super::{
     Asked, Change, Choice, Input, Message, Note, Output, Record, Replica, Situation, Timer,
@@ -441,4 +441,60 @@ fn nobody_goes_on_from_what_no_execution_can_come_to() {
         assert_eq!(receive(&mut backup, 3, message.clone()), [], "{message:?}");
         assert_eq!(backup, before, "{message:?}");
     }
+}
+
+/// The paper: whoever is asked agrees. What was decided on must be held by somebody, though its proposer be lost
+/// for good.
+#[test]
+fn whoever_agreed_to_a_line_that_it_holds_keeps_it_until_something_is_decided() {
+    let ours = || head(&[(4, 1, 2)], 1);
+    let theirs = || head(&[(3, 2, 5)], 4);
+    let choice = |head: Head| Choice { lineage: head.lineage, is_final: false };
+    let agree = |replica: &mut Replica, head: Head| {
+        replica.step(NOW, Input::Agreed { instance: 0, choice: choice(head) });
+    };
+    let follower = || {
+        let mut follower = begun(setup(1, 4, 1));
+        receive(&mut follower, 4, state(1, ours()));
+        follower
+    };
+    // One that agreed to nothing follows who has come further.
+    let mut free = follower();
+    assert!(free.may_agree(&choice(ours())) && !free.may_agree(&choice(theirs())));
+    receive(&mut free, 3, state(2, theirs()));
+    assert_eq!(free.head(), &theirs());
+
+    let mut bound = follower();
+    agree(&mut bound, ours());
+    receive(&mut bound, 3, state(2, theirs()));
+    assert_eq!(bound.head(), &ours());
+    assert!(
+        bound.may_agree(&choice(theirs())),
+        "it would never take that up: two would wait for each other"
+    );
+    bound.step(NOW, Input::Decided { instance: 0, choice: choice(theirs()) });
+    receive(&mut bound, 3, state(2, theirs()));
+    assert_eq!(bound.head(), &theirs());
+
+    // What it does not hold it need not keep, and an agreement of before binds nobody.
+    let mut other = follower();
+    agree(&mut other, theirs());
+    other.step(NOW, Input::Decided { instance: 0, choice: choice(ours()) });
+    agree(&mut other, ours());
+    assert!(!other.may_agree(&choice(theirs())));
+}
+
+/// A primary that keeps its line does not take up a better one that it is shown. If nobody agreed to its own
+/// either, neither would ever be decided on.
+#[test]
+fn whoever_has_shown_its_primary_a_better_line_in_vain_agrees_to_the_other() {
+    let (ours, theirs) = (head(&[(3, 2, 5)], 4), head(&[(4, 1, 2)], 1));
+    let choice = Choice { lineage: theirs.lineage.clone(), is_final: false };
+    let mut backup = begun(setup(1, 4, 1));
+    receive(&mut backup, 3, state(2, ours));
+    lose(&mut backup, 3);
+    assert!(!backup.may_agree(&choice), "it may yet be taken up");
+    let shown = receive(&mut backup, 4, lead(3, theirs));
+    assert!(matches!(said_to(&shown, 4)[..], [Message::State { .. }]), "{shown:?}");
+    assert!(backup.may_agree(&choice));
 }

@@ -457,10 +457,10 @@ impl World {
         }
     }
 
-    /// Whether enough hold what is proposed, if that is asked for.
+    /// Whether enough hold what is proposed, or keep something else, if that is asked for.
     fn may_agree(&self, proposer: NodeId, choice: &Choice) -> bool {
         let owner = self.seats[&proposer].owner.as_ref();
-        let holders = self.owners().filter(|owner| owner.replica.holds(choice)).count();
+        let holders = self.owners().filter(|owner| owner.replica.may_agree(choice)).count();
         let needed = owner.is_some_and(|owner| owner.replica.needs_holders(choice));
         !needed || self.nodes().len() / 2 < holders
     }
