@@ -112,6 +112,20 @@ fn whatever_goes_wrong_what_must_hold_holds() {
     }
 }
 
+/// The worlds that are drawn are those of one building. Where messages take as long as nodes are patient, or
+/// longer, answers come when they are about to be asked for again.
+#[test]
+fn it_holds_too_where_messages_take_as_long_as_nodes_are_patient() {
+    for millis in [200, 300, 400] {
+        let latency = Some(Latency::Constant(millis * 1000));
+        let mut swarm = Swarm::new(Wanted { latency, ..Wanted::default() }, Workload::built_in());
+        for seed in 0..30 {
+            let verdict = swarm.run(&swarm.scenario(seed));
+            assert_eq!(verdict.finding, None, "seed {seed}, {millis} ms");
+        }
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_trace_byte_for_byte() {
     let (mut first, mut second) = (swarm(), swarm());
