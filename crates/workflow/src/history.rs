@@ -94,7 +94,7 @@ pub enum Happening {
     Adopted(#[n(0)] u64),
     /// The same of a run that was told of before and does not count: what is undone of it.
     #[n(22)]
-    OfLostRun(#[n(0)] Box<Happening>),
+    OfLostRun(#[n(0)] Box<Self>),
 }
 
 impl Happening {
