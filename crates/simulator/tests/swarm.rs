@@ -16,8 +16,9 @@ use outlast_simulator::{
     Fault, Latency, Recording, Scenario, Situation, Situations, Swarm, Wanted, Workload, World,
 };
 
-/// The seeds that the default test run tries; `SWARM_SEEDS=FROM..TO` asks for others.
-const SEEDS: Range<u64> = 0..200;
+/// The seeds that the default test run tries, among which the rare situations come up several times each;
+/// `SWARM_SEEDS=FROM..TO` asks for others.
+const SEEDS: Range<u64> = 3000..3200;
 
 /// How many of them at a time.
 const WORKERS: usize = 2;
