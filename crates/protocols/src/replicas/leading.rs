@@ -278,11 +278,11 @@ impl Replica {
         !self.setup.acknowledge && self.reaches_majority()
     }
 
-    /// Whether only those who have a line may agree to it: it is this primary's, and who has
-    /// acknowledged it may have left it since. Of what was decided on, somebody must hold the state,
-    /// though its proposer be lost for good.
+    /// Whether only those who have a line may agree to it: this primary's goes on from it, or is at it,
+    /// and who has acknowledged it may have left it since. Of what was decided on, somebody must hold the
+    /// state, though its proposer be lost for good.
     pub fn needs_holders(&self, choice: &Choice) -> bool {
-        let own = self.leads().is_some() && choice.lineage == self.standing.head.lineage;
+        let own = self.leads().is_some() && self.holds(choice);
         own && self.is_elected_mode() && !self.setup.acknowledge
     }
 

@@ -50,6 +50,10 @@ fn the_end_is_proposed_to_those_who_have_it() {
     assert!(primary.needs_holders(&choice), "whoever acknowledged it may have left it since");
     let other = Choice { lineage: line(&[(2, 2, 1)]), is_final: true };
     assert!(!primary.needs_holders(&other), "what consensus takes over from others is for all");
+    let mut ahead = begun(setup(3, 3, 1));
+    (0..3).for_each(|progress| drop(advance(&mut ahead, progress, Vec::new())));
+    let before = Choice { lineage: line(&[(3, 1, 2)]), is_final: false };
+    assert!(ahead.needs_holders(&before), "other branches went on meanwhile");
 }
 
 /// 4.4: "a leader which proposes an execution state of a finished workflow execution as the final
