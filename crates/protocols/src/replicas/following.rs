@@ -59,7 +59,8 @@ impl Replica {
         let is_past = base.is_some_and(|base| self.is_past(base));
         if theirs > ours || self.acknowledges() || is_past {
             // Its line is not known here, or a part of it is missing.
-            self.ask_for_state(out, from, next.epoch, is_past);
+            let wants = is_past || !self.keeps_line();
+            self.ask_for_state(out, from, next.epoch, wants);
         } else {
             self.tell_lead(out, from);
         }
@@ -145,8 +146,8 @@ impl Replica {
                 self.acknowledge(out, true);
             }
             _ if self.is_better(theirs, self.reached()) => {
-                let extends = !self.keeps_line_from(head);
-                self.ask_for_state(out, from, term, extends);
+                let wants = !self.keeps_line_from(head);
+                self.ask_for_state(out, from, term, wants);
             }
             _ if self.leads().is_some() => {
                 if head.progress == self.standing.head.progress {
@@ -211,14 +212,14 @@ impl Replica {
         }
     }
 
-    /// Follows a primary whose state is further, or at least another one. It may be one that goes on from
-    /// the state held.
-    fn ask_for_state(&mut self, out: &mut Outputs, from: NodeId, term: Epoch, extends: bool) {
+    /// Follows a primary whose state is further, or at least another one, and asks for it if it would be
+    /// taken up.
+    fn ask_for_state(&mut self, out: &mut Outputs, from: NodeId, term: Epoch, wants: bool) {
         self.follow(out, from);
         if self.acknowledges() && self.standing.promised != Some((term, from)) {
             self.change(out, Change::Promised(term, from));
         }
-        if extends || !self.keeps_line() {
+        if wants {
             out.send(from, Message::Want);
         }
     }

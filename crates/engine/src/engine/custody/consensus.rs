@@ -129,10 +129,13 @@ impl Engine {
         }
     }
 
-    /// What this node has agreed to last, for a decision.
+    /// What this node has agreed to last, for a decision that is still open: of three, whoever agrees knows
+    /// it already.
     fn agreed_to(&mut self, id: ExecutionId, instance: u32) -> Option<replicas::Choice> {
         let machine = self.holding(id)?.decisions.get(&instance)?;
-        choice_of(&machine.record().accepted.as_ref()?.value)
+        let record = machine.record();
+        let accepted = record.accepted.as_ref().filter(|_| record.decided.is_none())?;
+        choice_of(&accepted.value)
     }
 
     /// All that this node did is kept or undone: it could forget.
