@@ -15,6 +15,8 @@ use super::problem::Problem;
 
 /// The largest body: somewhat more than the largest value the engine takes.
 const BODY_BYTES_MAX: usize = 6 * 1024 * 1024;
+/// Of what size the blocks are in which larger bodies are held until they are whole.
+const BLOCK_BYTES: usize = 64 * 1024;
 /// How much of a body that is too large is taken in and dropped, so that its sender hears why.
 const DROPPED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long its sender may pause.
@@ -106,18 +108,53 @@ impl<S: Send + Sync> FromRequest<S> for Payload {
 
 /// Reads a body.
 async fn read(mut stream: BodyDataStream) -> Result<Vec<u8>, Problem> {
-    let mut bytes = Vec::new();
+    let mut arrived = Arrived::default();
     while let Some(part) = stream.next().await {
         let part = part.map_err(|error| Problem::invalid(format!("half a request: {error}")))?;
-        if BODY_BYTES_MAX < bytes.len() + part.len() {
-            drop((bytes, part));
+        if BODY_BYTES_MAX < arrived.length + part.len() {
+            drop((arrived, part));
             drop_rest(stream).await;
             let detail = format!("the body is larger than {BODY_BYTES_MAX} bytes");
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
         }
-        bytes.extend_from_slice(&part);
+        arrived.add(&part);
     }
-    Ok(bytes)
+    Ok(arrived.whole())
+}
+
+/// What has arrived of a body, in blocks: a vector that grows is copied each time it doubles, and bodies
+/// that are refused in the end would leave the allocator with several times their size to give back.
+#[derive(Default)]
+struct Arrived {
+    length: usize,
+    blocks: Vec<Vec<u8>>,
+}
+
+impl Arrived {
+    /// Adds a part, however small: a body may come byte by byte.
+    fn add(&mut self, part: &[u8]) {
+        self.length += part.len();
+        match self.blocks.last_mut() {
+            Some(last) if part.len() <= last.capacity() - last.len() => {
+                last.extend_from_slice(part)
+            }
+            Some(_) => {
+                let mut block = Vec::with_capacity(BLOCK_BYTES.max(part.len()));
+                block.extend_from_slice(part);
+                self.blocks.push(block);
+            }
+            // Most bodies are small and arrive in one part: they need no more than their size.
+            None => self.blocks.push(part.to_vec()),
+        }
+    }
+
+    /// The body in one piece.
+    fn whole(mut self) -> Vec<u8> {
+        match self.blocks.len() {
+            0 | 1 => self.blocks.pop().unwrap_or_default(),
+            _ => self.blocks.concat(),
+        }
+    }
 }
 
 /// Takes in what is still being sent: whoever sends when the connection is closed hears no answer.
@@ -158,5 +195,24 @@ pub(super) fn which(text: &str) -> Result<Which, Problem> {
             Ok(Which::Named { namespace: String::new(), name: text.to_owned() })
         }
         _ => Err(Problem::invalid(format!("{text} is neither an id nor namespace/name"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_put_together_from_parts_of_any_size() {
+        for size in [1, 7, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES] {
+            let sent: Vec<u8> = (0..4 * BLOCK_BYTES + 5).map(|at| at as u8).collect();
+            let mut arrived = Arrived::default();
+            sent.chunks(size).for_each(|part| arrived.add(part));
+            let held: usize = arrived.blocks.iter().map(Vec::capacity).sum();
+            assert!(held <= 2 * sent.len() + BLOCK_BYTES, "{held} bytes in parts of {size}");
+            assert_eq!(arrived.length, sent.len());
+            assert!(arrived.whole() == sent, "parts of {size}");
+        }
+        assert!(Arrived::default().whole().is_empty());
     }
 }
