@@ -13,6 +13,7 @@ use outlast_simulator::{
     Act, Fault, Latency, Machine, Plan, Situation, StartPlan, Workload, World, WorldOptions,
     checkers,
 };
+use outlast_workflow::TaskId;
 use outlast_workflow::program::OnFault;
 
 /// Activities one after the other, each of which can be undone.
@@ -162,35 +163,55 @@ fn of_two_primaries_that_meet_one_stands_down_long_before_the_run_ends() {
     assert_eq!(checkers::everything_that_always_holds(&world), Ok(()), "{}", world.trace);
 }
 
-/// How often a pivot was carried out while nobody reached anybody, and in the end.
-fn pivots_while_cut(survival: &Survival) -> (usize, usize) {
+/// How often something was carried out while nobody reached anybody, and in the end: they are cut apart
+/// while the booking is under way that the run begins with.
+fn done_while_cut(
+    survival: &Survival,
+    then: fn(&mut Tasks) -> TaskId,
+    on_fault: OnFault,
+    what: &str,
+) -> (usize, usize) {
     let mut tasks = Tasks::new();
-    let order = vec![tasks.undoable("ok book"), tasks.pivot("ok pay")];
-    let mut plan = plan(&[tasks.program("pay", order, OnFault::Leave)], 1);
+    let order = vec![tasks.undoable("ok book"), then(&mut tasks)];
+    let mut plan = plan(&[tasks.program("trip", order, on_fault)], 1);
     plan.starts[0].survival = Some(survival.clone());
     let options = WorldOptions {
-        // They are cut apart while the booking is under way.
         service: Latency::Constant(500_000),
         ..options(3, &["isolate@0.1+6:1", "isolate@0.1+6:2", "isolate@0.1+6:3"])
     };
     let mut world = World::new(options, plan);
-    let paid = |world: &World| {
+    let done = |world: &World| {
         let name = |act: &Act| world.services.ledger.operation(act.operation).to_owned();
-        world.services.ledger.iter().filter(|act| name(act).contains("pay")).count()
+        world.services.ledger.iter().filter(|act| name(act).contains(what)).count()
     };
     while world.elapsed() < Duration::from_secs(5) && world.step() {}
-    let meanwhile = paid(&world);
+    let meanwhile = done(&world);
     world.run();
     assert_eq!(checkers::everything_that_always_holds(&world), Ok(()), "{}", world.trace);
-    (meanwhile, paid(&world))
+    (meanwhile, done(&world))
 }
 
 #[test]
 fn a_pivot_waits_without_a_majority_unless_its_author_allows_otherwise() {
+    let paid = |survival: &Survival| {
+        done_while_cut(survival, |tasks| tasks.pivot("ok pay"), OnFault::Leave, "pay")
+    };
     let waits = Survival { votes: 1, ..Survival::new(Strategy::PartitionTolerant, 3) };
-    assert_eq!(pivots_while_cut(&waits), (0, 1));
+    assert_eq!(paid(&waits), (0, 1));
     let anywhere = Survival { pivots_anywhere: true, ..waits };
-    assert_eq!(pivots_while_cut(&anywhere).0, 1, "its provider acts once for each key");
+    assert_eq!(paid(&anywhere).0, 1, "its provider acts once for each key");
+}
+
+/// The run that counts in the end may have gone on from what another one would have undone.
+#[test]
+fn a_run_that_rolls_back_waits_without_a_majority_whatever_its_pivots_may() {
+    for pivots_anywhere in [false, true] {
+        let three = Survival::new(Strategy::PartitionTolerant, 3);
+        let survival = Survival { votes: 1, pivots_anywhere, ..three };
+        let fails = |tasks: &mut Tasks| tasks.call("fail pay");
+        let undone = done_while_cut(&survival, fails, OnFault::Compensate, "undo");
+        assert_eq!(undone, (0, 1), "pivots anywhere: {pivots_anywhere}");
+    }
 }
 
 #[test]

@@ -159,6 +159,7 @@ fn asking_for_what_was_drawn_changes_nothing() {
             votes: Some(drawn.survival.votes),
             acknowledge: Some(drawn.survival.acknowledge),
             budget: Some(drawn.survival.budget),
+            pivots_anywhere: Some(drawn.survival.pivots_anywhere),
             gossip: Some(drawn.options.gossip),
             latency: Some(drawn.options.network.latency),
             service_latency: Some(drawn.options.service),

@@ -58,6 +58,7 @@ impl Recording {
         line("votes", &survival.votes);
         line("acknowledge", &survival.acknowledge.word());
         survival.budget.iter().for_each(|budget| line("budget", budget));
+        line("pivots-anywhere", &survival.pivots_anywhere);
         delays.iter().for_each(|delay| line("start-after", &delay.as_micros()));
         line("seed", &options.seed);
         line("nodes", &options.nodes);
@@ -112,6 +113,7 @@ struct Reader {
     votes: Option<u16>,
     acknowledge: Option<Acknowledge>,
     budget: Option<f64>,
+    pivots_anywhere: bool,
     input: Value,
 }
 
@@ -131,6 +133,7 @@ impl Reader {
             votes: None,
             acknowledge: None,
             budget: None,
+            pivots_anywhere: false,
             input: value::object([]),
         }
     }
@@ -144,6 +147,7 @@ impl Reader {
             "votes" => self.votes = Some(parse(value)?),
             "acknowledge" => self.acknowledge = Some(parse(value)?),
             "budget" => self.budget = Some(parse(value)?),
+            "pivots-anywhere" => self.pivots_anywhere = parse(value)?,
             "start-after" => delays.push(Duration::from_micros(parse(value)?)),
             "seed" => options.seed = parse(value)?,
             "nodes" => options.nodes = parse(value)?,
@@ -178,6 +182,7 @@ impl Reader {
         survival.votes = self.votes.unwrap_or(survival.votes);
         survival.acknowledge = self.acknowledge.unwrap_or(survival.acknowledge);
         survival.budget = self.budget;
+        survival.pivots_anywhere = self.pivots_anywhere;
         recording.scenario.survival = survival;
         if let Some(text) = document {
             recording.flow = Some(flow_of(text, self.input)?);

@@ -66,6 +66,8 @@ pub struct Wanted {
     /// What undoing may cost before a primary without a majority pauses; the inner nothing is no
     /// bound.
     pub budget: Option<Option<f64>>,
+    /// Whether pivots do not wait for a decision on whose line counts.
+    pub pivots_anywhere: Option<bool>,
     /// Which kinds of faults may come.
     pub kinds: Option<Vec<FaultKind>>,
     /// Exactly these faults and no others.
@@ -113,6 +115,7 @@ impl Scenario {
         let mut survival = draw_survival(&mut random, wanted, strategy, (nodes, replicas));
         survival.budget = draw_budget(seed, wanted, strategy);
         survival.acknowledge = draw_acknowledge(seed, wanted, &survival);
+        survival.pivots_anywhere = draw_pivots(seed, wanted, &survival);
         let executions = random.between(1, EXECUTIONS_MAX);
         let executions = wanted.executions.map_or(executions, |count| count.clamp(1, 200) as u64);
         let window = *random.pick(&WINDOWS);
@@ -199,6 +202,12 @@ fn draw_acknowledge(seed: u64, wanted: &Wanted, survival: &Survival) -> Acknowle
         None if usual == Acknowledge::None => Acknowledge::Majority,
         None => Acknowledge::None,
     }
+}
+
+/// In one world of replicas in seven pivots wait for nobody.
+fn draw_pivots(seed: u64, wanted: &Wanted, survival: &Survival) -> bool {
+    let drawn = Random::apart(seed, 11).happens(150);
+    survival.is_replicated() && wanted.pivots_anywhere.unwrap_or(drawn)
 }
 
 /// Draws what a world is like; in a calm one nothing is slow or lost.

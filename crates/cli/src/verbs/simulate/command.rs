@@ -31,6 +31,7 @@ pub(super) fn that_replays(arguments: &Arguments, scenario: &Scenario) -> String
         ("--votes", survival.votes.to_string()),
         ("--acknowledge", survival.acknowledge.word().to_owned()),
         ("--budget", budget),
+        ("--pivots", (if survival.pivots_anywhere { "anywhere" } else { "decided" }).to_owned()),
     ];
     let all = all.into_iter().filter(|(flag, _)| read.contains(flag));
     words.extend(all.map(|(flag, value)| format!("{flag} {value}")));

@@ -47,6 +47,7 @@ fn check_strategy(arguments: &Arguments) -> Result<(), Failure> {
         ("--votes", arguments.votes.is_some()),
         ("--acknowledge", arguments.acknowledge.is_some()),
         ("--budget", arguments.budget.is_some()),
+        ("--pivots", arguments.pivots.is_some()),
     ];
     let Some((flag, _)) = given.into_iter().find(|(flag, given)| *given && !read.contains(flag))
     else {
@@ -64,9 +65,11 @@ fn check_strategy(arguments: &Arguments) -> Result<(), Failure> {
 pub(super) const fn flags_of(strategy: Strategy) -> &'static [&'static str] {
     match strategy {
         Strategy::None => &[],
-        Strategy::Active => &["--replicas"],
-        Strategy::Passive => &["--replicas", "--acknowledge", "--budget"],
-        Strategy::PartitionTolerant => &["--replicas", "--votes", "--acknowledge", "--budget"],
+        Strategy::Active => &["--replicas", "--pivots"],
+        Strategy::Passive => &["--replicas", "--acknowledge", "--budget", "--pivots"],
+        Strategy::PartitionTolerant => {
+            &["--replicas", "--votes", "--acknowledge", "--budget", "--pivots"]
+        }
     }
 }
 

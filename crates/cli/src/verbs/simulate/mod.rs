@@ -81,6 +81,10 @@ pub(crate) struct Arguments {
     /// What undoing may cost before a primary without a majority pauses, or none [default: drawn]
     #[arg(long, value_name = "COST")]
     budget: Option<String>,
+    /// Whether what can be neither undone nor repeated waits until its line is decided on, or is done
+    /// anywhere [default: anywhere in one world in seven]
+    #[arg(long, value_name = "WHEN")]
+    pivots: Option<Pivots>,
     /// Whether nodes find out by gossip who is there [default: drawn]
     #[arg(long, value_name = "BOOL")]
     gossip: Option<bool>,
@@ -118,6 +122,15 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// What pivots wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Pivots {
+    /// A decision on whose line counts.
+    Decided,
+    /// Nothing: each line may do them.
+    Anywhere,
+}
+
 /// What services do about keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Services {
@@ -128,7 +141,7 @@ enum Services {
 }
 
 /// What says which worlds are run; a recording says so itself.
-const DRAWN: [&str; 20] = [
+const DRAWN: [&str; 21] = [
     "flow",
     "definitions",
     "input",
@@ -142,6 +155,7 @@ const DRAWN: [&str; 20] = [
     "votes",
     "acknowledge",
     "budget",
+    "pivots",
     "gossip",
     "latency",
     "service_latency",
@@ -242,6 +256,7 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Wanted> {
         votes: arguments.votes,
         acknowledge: arguments.acknowledge,
         budget: arguments.budget.as_deref().map(budget).transpose()?,
+        pivots_anywhere: arguments.pivots.map(|pivots| pivots == Pivots::Anywhere),
         kinds: kinds.map_err(Failure::usage)?,
         faults: given_faults(&arguments.fault)?,
         gossip: arguments.gossip,

@@ -328,8 +328,10 @@ impl Engine {
         for command in commands {
             match &command {
                 Command::Call { request, .. } if !request.readonly => {
-                    let is_pivot = request.undo || pivots.contains(&request.effect);
-                    let decided = is_pivot && !holding.terms.survival.pivots_anywhere;
+                    let anywhere = holding.terms.survival.pivots_anywhere;
+                    let is_pivot = pivots.contains(&request.effect);
+                    // The run that counts may have gone on from what this one undoes: that nobody allows.
+                    let decided = request.undo || (is_pivot && !anywhere);
                     holding.held.push(HeldBack { number, decided, command });
                 }
                 // The end counts when it is decided on.
