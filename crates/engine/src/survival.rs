@@ -196,17 +196,25 @@ impl Strategy {
     }
 }
 
+impl Strategy {
+    const ALL: [Self; 4] = [Self::None, Self::Passive, Self::Active, Self::PartitionTolerant];
+
+    /// Its word, as documents have it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Passive => "passive",
+            Self::Active => "active",
+            Self::PartitionTolerant => "partition-tolerant",
+        }
+    }
+}
+
 impl FromStr for Strategy {
     type Err = UnknownStrategy;
 
     fn from_str(text: &str) -> Result<Self, UnknownStrategy> {
-        match text {
-            "none" => Ok(Self::None),
-            "passive" => Ok(Self::Passive),
-            "active" => Ok(Self::Active),
-            "partition-tolerant" => Ok(Self::PartitionTolerant),
-            _ => Err(UnknownStrategy),
-        }
+        Self::ALL.into_iter().find(|strategy| strategy.word() == text).ok_or(UnknownStrategy)
     }
 }
 

@@ -53,7 +53,7 @@ impl Recording {
         };
         let Scenario { flow, survival, delays, options } = &self.scenario;
         line("flow", flow);
-        line("strategy", &strategy_word(survival.strategy));
+        line("strategy", &survival.strategy.word());
         line("replicas", &survival.replicas);
         line("votes", &survival.votes);
         line("acknowledge", &survival.acknowledge.word());
@@ -214,15 +214,6 @@ fn flow_of(text: &str, input: Value) -> Result<Workload, RecordingError> {
 
 fn parse<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
-}
-
-const fn strategy_word(strategy: Strategy) -> &'static str {
-    match strategy {
-        Strategy::None => "none",
-        Strategy::Passive => "passive",
-        Strategy::Active => "active",
-        Strategy::PartitionTolerant => "partition-tolerant",
-    }
 }
 
 #[cfg(test)]

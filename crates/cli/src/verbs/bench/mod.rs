@@ -17,6 +17,8 @@ mod scratch;
 mod steps;
 mod waiting;
 
+use outlast_engine::Strategy;
+
 use crate::exit::Exit;
 
 /// Measure what this machine reaches
@@ -65,9 +67,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 
 /// A way to survive in which several nodes hold an execution; how many is the command's to say.
 fn held(text: &str) -> Result<String, String> {
-    const WAYS: [&str; 3] = ["passive", "active", "partition-tolerant"];
-    match WAYS.contains(&text) {
-        true => Ok(text.to_owned()),
-        false => Err("expected passive, active or partition-tolerant, without numbers".to_owned()),
+    match text.parse() {
+        Ok(Strategy::None) | Err(_) => {
+            Err("expected passive, active or partition-tolerant, without numbers".to_owned())
+        }
+        Ok(_) => Ok(text.to_owned()),
     }
 }

@@ -1,6 +1,5 @@
 //! The command that shows the same world again.
 
-use outlast_engine::Strategy;
 use outlast_simulator::Scenario;
 
 use super::{Arguments, fitting, span};
@@ -17,7 +16,7 @@ pub(super) fn that_replays(arguments: &Arguments, scenario: &Scenario) -> String
     words.push(format!("--nodes {}", scenario.options.nodes));
     words.push(format!("--executions {}", scenario.delays.len()));
     words.push(format!("--gossip {}", scenario.options.gossip));
-    words.push(format!("--strategy {}", word(survival.strategy)));
+    words.push(format!("--strategy {}", survival.strategy.word()));
     let options = &scenario.options;
     words.push(format!("--latency {}", span::latency_text(options.network.latency)));
     words.push(format!("--service-latency {}", span::latency_text(options.service)));
@@ -52,16 +51,6 @@ fn quoted(text: &str) -> String {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// A strategy as `--strategy` takes it.
-pub(super) const fn word(strategy: Strategy) -> &'static str {
-    match strategy {
-        Strategy::None => "none",
-        Strategy::Passive => "passive",
-        Strategy::Active => "active",
-        Strategy::PartitionTolerant => "partition-tolerant",
-    }
 }
 
 #[cfg(test)]

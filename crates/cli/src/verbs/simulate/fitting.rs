@@ -6,7 +6,7 @@
 use outlast_engine::Strategy;
 use outlast_simulator::{Fault, FaultKind, Scenario};
 
-use super::{Arguments, command};
+use super::Arguments;
 use crate::exit::Failure;
 
 /// Refuses flags that do not go together.
@@ -53,7 +53,7 @@ fn check_strategy(arguments: &Arguments) -> Result<(), Failure> {
     else {
         return Ok(());
     };
-    let word = command::word(strategy);
+    let word = strategy.word();
     let rest = match read {
         [] => "leave it out".to_owned(),
         read => format!("leave it out; there is {}", read.join(", ")),
