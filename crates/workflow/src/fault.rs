@@ -119,6 +119,11 @@ impl Fault {
         FaultKind::of_uri(&self.kind) == Some(kind)
     }
 
+    /// What it says, in the most words there are.
+    pub fn reason(&self) -> &str {
+        self.detail.as_deref().or(self.title.as_deref()).unwrap_or_default()
+    }
+
     /// The error object that expressions see.
     pub fn to_value(&self) -> Value {
         let optional = |text: &Option<String>| text.as_deref().map(value::string);

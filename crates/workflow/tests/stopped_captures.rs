@@ -221,17 +221,3 @@ fn what_owes_nothing_is_forgotten() {
     assert!(matches!(world.run(), Outcome::Completed(_)));
     assert_eq!(world.done(), ["a"]);
 }
-
-#[test]
-fn a_capture_that_has_no_value_stops_no_rollback() {
-    let fails = |task: &mut Task| {
-        let compensation = task.traits.compensation.as_mut().expect("it is undone");
-        compensation.capture = unbounded("[range(5)] | error");
-    };
-    let root = Sequence(vec![Invoke("b"), Invoke("a")]);
-    let mut world = slow(root, OnFault::Leave, fails);
-    until_evaluated(&mut world);
-    world.happen(Event::CompensateRequested("a test".to_owned()));
-    assert!(matches!(world.run(), Outcome::Compensated(_)));
-    assert_eq!(world.done(), ["b", "a", "b-bar"]);
-}

@@ -85,9 +85,12 @@ impl Frame {
 
     /// Whether it has done its work, and a worker evaluates what follows from the result.
     pub(crate) const fn is_completing(&self) -> bool {
-        let follows =
-            matches!(self.activity, Activity::Output | Activity::Capture | Activity::Export);
-        follows && self.evaluating.is_some()
+        self.has_worked() && self.evaluating.is_some()
+    }
+
+    /// Whether it has done its work: what is left is what follows from the result.
+    pub(crate) const fn has_worked(&self) -> bool {
+        matches!(self.activity, Activity::Output | Activity::Capture | Activity::Export)
     }
 
     /// When it has taken too long: as a whole, and the attempt that it makes.

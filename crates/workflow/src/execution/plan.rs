@@ -46,6 +46,10 @@ pub(crate) enum PlanEntry {
         #[n(4)]
         #[cbor(default, skip_if = "Datum::is_null")]
         cost: Datum,
+        /// Why what was captured is not what the undo is to be given: an expression about the result had
+        /// no value. It does not run by itself then.
+        #[n(5)]
+        lacking: Option<String>,
     },
     /// Branches that ran side by side: nothing in one depends on another.
     #[n(1)]

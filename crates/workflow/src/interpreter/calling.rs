@@ -147,7 +147,7 @@ impl Machine<'_> {
         let finding_out = is_finding_out(branch);
         let asked = branch.top().expect("a task calls").tries;
         if self.must_not_repeat(branch) || (finding_out && ASKED_MAX <= asked) {
-            let reason = fault.detail.clone().or(fault.title.clone()).unwrap_or_default();
+            let reason = fault.reason();
             let reason = format!("it is not known whether the call happened: {reason}");
             return self.park(branch, calling.request.effect, reason);
         }

@@ -221,10 +221,18 @@ impl Machine<'_> {
             uncertain: Vec::new(),
         };
         let data = branch.data().clone();
+        let lacking = match &undoing.entry {
+            PlanEntry::Undo { lacking, .. } => lacking.clone(),
+            _ => None,
+        };
         let activity = Activity::Undoing(Box::new(undoing));
         let frame = self.frame(task, place, data, activity);
         branch.push(frame);
-        self.start_undo(branch)
+        let Some(lacking) = lacking else { return self.start_undo(branch) };
+        let detail = format!("the call happened, and what undoes it is not known: {lacking}");
+        let fault = Fault::new(FaultKind::Expression, "what undoes it is not known", detail);
+        let entry = self.undoing(branch).entry.clone();
+        self.give_up_undo(branch, branch.frames().len() - 1, entry, fault)
     }
 
     /// Runs the undo of the innermost frame, for the first time or again.
@@ -356,8 +364,7 @@ impl Machine<'_> {
         match compensating.on_failure {
             Failure::Park => {
                 let effect = self.effect_of(branch, &entry);
-                let why = fault.detail.or(fault.title).unwrap_or_default();
-                self.park(branch, effect, format!("the undo failed: {why}"))
+                self.park(branch, effect, format!("the undo failed: {}", fault.reason()))
             }
             Failure::Continue => {
                 let frame = branch.pop().expect("an undo has a frame");
@@ -509,7 +516,7 @@ impl Machine<'_> {
 }
 
 /// A frame without what was running in it.
-fn stripped(frame: Frame) -> Frame {
+pub(super) fn stripped(frame: Frame) -> Frame {
     Frame { deadline: None, evaluating: None, plan: None, ..frame }
 }
 

@@ -14,6 +14,7 @@ impl Machine<'_> {
         if fault.instance.is_none() {
             fault.instance = Some(self.instance(branch));
         }
+        self.owe_in_spite_of(branch, &fault);
         let task = branch.top().expect("a task raises").task;
         if !self.program.task(task).name.is_empty() {
             self.happenings.push(Happening::TaskFaulted(task, fault.clone()));

@@ -245,17 +245,17 @@ impl<'a> Machine<'a> {
                 value::object([("input", self.value(frame.input())), ("output", output)])
             }
         };
-        let entry = match self.undo_entry(branch, compensation, captured) {
-            Ok(entry) => entry,
-            Err(fault) => return self.raise(branch, fault),
-        };
+        let (entry, without_cost) = self.undo_entry(branch, compensation, captured);
         let plan = self.scope_around(branch, branch.frames().len() - 1);
         self.plan_mut(plan).push(entry);
         self.set_activity(branch, Activity::Export);
-        self.export(branch)
+        match without_cost {
+            Some(fault) => self.raise(branch, fault),
+            None => self.export(branch),
+        }
     }
 
-    /// The undo of the innermost task, whose call was never answered: its output counts as null.
+    /// The undo of the innermost task, whose output is not known: it counts as null.
     pub(super) fn capture_unheard(&mut self, branch: &Branch) -> Result<PlanEntry, Fault> {
         let task = self.definition(branch);
         let compensation = task.traits.compensation.as_ref().expect("only those are captured");
@@ -268,22 +268,29 @@ impl<'a> Machine<'a> {
                 value::object([("input", input), ("output", Value::default())])
             }
         };
-        self.undo_entry(branch, compensation, captured)
+        Ok(self.undo_entry(branch, compensation, captured).0)
     }
 
-    /// What undoes the innermost task with what was captured.
+    /// The undo of the innermost task, told this.
+    pub(super) fn undo_with(&mut self, branch: &Branch, captured: Value) -> PlanEntry {
+        let compensation = self.definition(branch).traits.compensation.as_ref();
+        self.undo_entry(branch, compensation.expect("only those are captured"), captured).0
+    }
+
+    /// What undoes the innermost task with what was captured, and why its cost is not known: that is
+    /// no reason not to undo it.
     fn undo_entry(
         &mut self,
         branch: &Branch,
         compensation: &Compensation,
         captured: Value,
-    ) -> Result<PlanEntry, Fault> {
-        let cost = match &compensation.cost {
-            Some(cost) => {
-                let sight = Sight::from_top(branch, captured.clone());
-                self.evaluate_template_here(branch, cost, &sight)?
-            }
-            None => value::integer(0),
+    ) -> (PlanEntry, Option<Fault>) {
+        let sight = Sight::from_top(branch, captured.clone());
+        let cost = compensation.cost.as_ref();
+        let cost = cost.map(|cost| self.evaluate_template_here(branch, cost, &sight)).transpose();
+        let (cost, without_cost) = match cost {
+            Ok(cost) => (cost.unwrap_or_else(|| value::integer(0)), None),
+            Err(fault) => (value::integer(0), Some(fault)),
         };
         let incarnation = self.incarnation_of_undo(branch);
         let frame = branch.top().expect("a task is being run");
@@ -291,13 +298,15 @@ impl<'a> Machine<'a> {
         if let Some(effect) = frame.effect {
             self.effect_costs(effect, &cost);
         }
-        Ok(PlanEntry::Undo {
+        let entry = PlanEntry::Undo {
             task: frame.task,
             path: frame.path.inside(frame.task, incarnation),
             effect: frame.effect,
             captured: self.execution.large.intern(captured),
             cost,
-        })
+            lacking: None,
+        };
+        (entry, without_cost)
     }
 
     /// Tells the undo of this time a task ran from those of other times. By the key of the call, if

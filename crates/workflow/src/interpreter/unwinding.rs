@@ -1,8 +1,10 @@
 //! Stopping what is under way: frames are taken off, branches stopped, and what they did or may
 //! have done is collected for whoever undoes it.
 
-use outlast_lineage::{BranchId, Recourse};
+use outlast_expressions::Value;
+use outlast_lineage::{BranchId, Recourse, Reversal};
 
+use super::compensation::stripped;
 use super::conduct::{conduct, is_undoing, start_of_call};
 use super::gathering::branch_id;
 use super::graphs::in_order_of_steps;
@@ -12,7 +14,7 @@ use crate::execution::{
     has_happened,
 };
 use crate::program::{Kind, Undo};
-use crate::{Command, Happening, TaskId, Ticket};
+use crate::{Command, Fault, Happening, TaskId, Ticket};
 
 impl Machine<'_> {
     /// Takes off the frames from a depth inwards; gives what they did, oldest first.
@@ -174,6 +176,43 @@ impl Machine<'_> {
         }
         let kind = &self.program.task(innermost.task).kind;
         owner.effect.is_some() && matches!(kind, Kind::Call { .. } | Kind::Function { .. })
+    }
+
+    /// Has the call of the innermost task undone although its task fails: it happened, and only an
+    /// expression about its result has no value. A `tolerant` undo is told what one is told that was never
+    /// answered; any other may need that result, so a person decides when it is its turn.
+    pub(super) fn owe_in_spite_of(&mut self, branch: &mut Branch, fault: &Fault) {
+        let Some(owner) = self.owner_of_result(branch) else { return };
+        let reversal = conduct(self.program, &branch.frames()[..=owner]).reversal;
+        let frame = stripped(branch.frames()[owner].clone());
+        branch.push(Frame { activity: Activity::Capture, ..frame });
+        let captured = self.capture_unheard(branch);
+        let is_whole = captured.is_ok() && reversal == Reversal::Tolerant;
+        let mut entry = captured.unwrap_or_else(|_| self.undo_with(branch, Value::default()));
+        if let PlanEntry::Undo { lacking, .. } = &mut entry {
+            *lacking = (!is_whole).then(|| fault.reason().to_owned());
+        }
+        branch.pop();
+        let plan = self.scope_around(branch, owner);
+        self.plan_mut(plan).push(entry);
+    }
+
+    /// Which task of a branch owes an undo for a call that has happened, and has not put it down: the
+    /// innermost, or one that calls it as a function.
+    fn owner_of_result(&self, branch: &Branch) -> Option<usize> {
+        let frames = branch.frames();
+        let innermost = frames.last().filter(|frame| frame.has_worked())?;
+        if is_undoing(branch, frames.iter()) {
+            return None;
+        }
+        let start = start_of_call(frames);
+        let owner = frames[start..].iter().rposition(|frame| self.owes_undo(frame.task))? + start;
+        let is_own = owner + 1 == frames.len();
+        let owes = match is_own {
+            true => !matches!(innermost.activity, Activity::Export),
+            false => frames[owner].effect.is_some(),
+        };
+        owes.then_some(owner)
     }
 
     /// The call of the innermost frame of a branch, which stays there, from a depth inwards.
