@@ -8,8 +8,9 @@ use std::time::Duration;
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::id;
 use outlast_engine::{Ask, Condition, Input, Refusal, Reply, Strategy, Survival, Which};
-use outlast_lineage::NodeId;
-use outlast_workflow::Outcome;
+use outlast_lineage::{ExecutionId, NodeId};
+use outlast_workflow::program::Kind;
+use outlast_workflow::{Answer, Fault, FaultKind, Outcome, Request, Ticket};
 
 const MOMENT: Duration = Duration::from_millis(5);
 const SECOND: Duration = Duration::from_secs(1);
@@ -224,4 +225,90 @@ fn what_has_completed_and_is_forgotten_by_all_can_not_be_rolled_back() {
     let asked = cluster.node(3).ask(Ask::Compensate { which: Which::Id(id(1)), reason });
     let Reply::Refused(Refusal::NotPossible(reason)) = asked else { panic!("not {asked:?}") };
     assert!(reason.ends_with("is completed: it can not be rolled back"), "{reason}");
+}
+
+/// A run of two calls side by side, one of which failed, so that it has come to an end while the other
+/// is still open at node 3.
+fn ended_beside_a_call(strategy: Strategy) -> (Cluster, (ExecutionId, Ticket, Request)) {
+    let program = program_of("beside", &[("a", Provider::Keyless), ("b", Provider::Keyless)]);
+    let mut program = std::sync::Arc::into_inner(program).expect("nobody else has it");
+    let Kind::Sequence(branches) = program.tasks[0].kind.clone() else { panic!("a list") };
+    program.tasks[0].kind = Kind::Fork { branches, compete: false };
+    let program = std::sync::Arc::new(program);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(strategy, 3));
+    cluster.run(SECOND);
+    let (open, failing) = (cluster.call_of(3), cluster.call_of(3));
+    let fault = Fault::new(FaultKind::Communication, "no", "it says no").with_status(400);
+    let (execution, ticket, _) = failing;
+    cluster.node(3).step(Input::Answered { execution, ticket, answer: Answer::Failed(fault) });
+    (cluster, open)
+}
+
+fn condition(cluster: &mut Cluster, node: u64) -> Condition {
+    cluster.node(node).show(id(1)).summary.condition
+}
+
+/// Whatever is decided on is a state that somebody holds. The answer would have made another one of it.
+#[test]
+fn what_is_answered_after_the_end_leaves_the_end_as_it_is() {
+    for strategy in [Strategy::PartitionTolerant, Strategy::Passive] {
+        for late in [Duration::ZERO, MOMENT, SECOND] {
+            let (mut cluster, open) = ended_beside_a_call(strategy);
+            cluster.run(late);
+            cluster.answer(3, open);
+            cluster.run(10 * SECOND);
+            for node in 1..=3 {
+                assert_eq!(
+                    condition(&mut cluster, node),
+                    Condition::Faulted,
+                    "{strategy:?} {late:?}"
+                );
+                let held = cluster.node(node).engine.phases().count();
+                assert_eq!(held, 0, "{strategy:?} {late:?}: all have forgotten it");
+            }
+        }
+    }
+}
+
+/// The provider knows no keys: it would act again.
+#[test]
+fn what_was_answered_between_the_end_and_the_decision_is_not_asked_again_when_it_is_retried() {
+    let (mut cluster, open) = ended_beside_a_call(Strategy::PartitionTolerant);
+    cluster.answer(3, open);
+    cluster.run(10 * SECOND);
+    assert_eq!(cluster.node(3).ask(Ask::Retry(Which::Id(id(1)))), Reply::Done);
+    cluster.run(SECOND);
+    assert_eq!(cluster.open(3), ["b"]);
+    assert!(cluster.node(3).show(id(1)).parked.is_empty());
+}
+
+/// The node that took over did so in a term that none of its lives has the number of.
+#[test]
+fn a_faulted_run_that_was_taken_over_can_be_tried_again_and_rolled_back() {
+    for ask in [
+        Ask::Retry(Which::Id(id(1))),
+        Ask::Compensate { which: Which::Id(id(1)), reason: "a test".into() },
+    ] {
+        let program = program_of("two", &[("a", Provider::Keyed), ("b", Provider::Keyed)]);
+        let mut cluster = Cluster::new(3, &program);
+        cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 3));
+        cluster.run_past_linger();
+        answer(&mut cluster);
+        cluster.run_past_linger();
+        cluster.kill(3);
+        cluster.run(5 * SECOND);
+        let leader = (1..=2).find(|node| !cluster.open(*node).is_empty()).expect("one goes on");
+        let (execution, ticket, _) = cluster.call_of(leader);
+        let fault = Fault::new(FaultKind::Runtime, "no", "it says no");
+        let failed = Answer::Failed(fault.with_status(400));
+        cluster.node(leader).step(Input::Answered { execution, ticket, answer: failed });
+        cluster.revive(3);
+        cluster.run(20 * SECOND);
+        assert_eq!(condition(&mut cluster, leader), Condition::Faulted);
+        assert_eq!(cluster.node(leader).ask(ask.clone()), Reply::Done);
+        cluster.run_answering(SECOND);
+        assert!(condition(&mut cluster, leader).is_end());
+        assert_ne!(condition(&mut cluster, leader), Condition::Faulted, "{ask:?}");
+    }
 }

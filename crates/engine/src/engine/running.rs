@@ -51,7 +51,7 @@ impl Engine {
             self.forget_timer(id, *ticket);
         }
         let author = match &self.roster.known(id).custody {
-            None => self.author,
+            None => self.author_alone(id),
             Some(Custody::Replica(_)) => return self.advance_as_primary(step, id, event),
             Some(Custody::Remnant(_)) => match self.ready_remnant(id, event) {
                 Ok(ready) => return self.advance_remnant(step, id, ready),

@@ -31,6 +31,9 @@ const NESTED: [(&str, &[&str]); 3] = [
 const DETACHED: [(&str, &[&str]); 1] =
     [(include_str!("../flows/office.yaml"), &[include_str!("../flows/errand.yaml")])];
 
+/// Flows that end while something is under way. Drawn apart from all of them.
+const BROKEN_OFF: [&str; 1] = [include_str!("../flows/quarrel.yaml")];
+
 /// What the name of a flow ends with that is written for services that know no keys.
 const KEYLESS: &str = "-keyless";
 
@@ -103,10 +106,11 @@ impl Workload {
         let first = FLOWS.iter().map(|text| (*text, &[][..], 0));
         let nested = NESTED.iter().map(|(text, others)| (*text, *others, 1));
         let detached = DETACHED.iter().map(|(text, others)| (*text, *others, 2));
+        let broken_off = BROKEN_OFF.iter().map(|text| (*text, &[][..], 3));
         let flow = |(text, others, wave): (&str, &[&str], usize)| {
             [false, true].map(|keyless| Self { wave, ..Self::given(text, others, keyless) })
         };
-        first.chain(nested).chain(detached).flat_map(flow).collect()
+        first.chain(nested).chain(detached).chain(broken_off).flat_map(flow).collect()
     }
 
     /// The same flow as it is written for services that know no keys, or for those that do, if that is
@@ -168,8 +172,10 @@ fn without_keys(text: &str) -> String {
         let said = format!("class: {class}");
         keyless = keyless.replace(&said, &format!("idempotency: {{ none: true }}, {said}"));
     }
-    let names =
-        ["line", "trip", "rollback", "pivot", "tour", "stay", "news", "echo", "office", "errand"];
+    let names = [
+        "line", "trip", "rollback", "pivot", "tour", "stay", "news", "echo", "office", "errand",
+        "quarrel",
+    ];
     for name in names {
         keyless =
             keyless.replace(&format!("  name: {name}\n"), &format!("  name: {name}{KEYLESS}\n"));

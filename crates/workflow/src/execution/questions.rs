@@ -248,6 +248,11 @@ impl Execution {
         self.exchange.as_ref()?.outbox().find(|outgoing| outgoing.number == number)
     }
 
+    /// Whether it was started to be held by several nodes, even if one is left with it.
+    pub const fn is_shared(&self) -> bool {
+        self.exchange.is_some()
+    }
+
     /// How much it would cost to roll back everything done so far, by the captured costs.
     pub fn undo_cost(&self) -> f64 {
         let plans = self.plans.values();

@@ -335,8 +335,12 @@ impl Engine {
 
     /// All have forgotten: what is left is an ended execution like any other.
     pub(super) fn release_custody(&mut self, step: &mut Step, id: ExecutionId, position: Position) {
+        let late = self.holding(id).map(|holding| std::mem::take(&mut holding.late));
         self.drop_custody(id);
         self.roster.change(id, |entry| entry.held = false);
+        for event in late.into_iter().flatten() {
+            self.queue(id, |execution| Work::Advance { execution, event });
+        }
         self.unsaved.mark(Subject::Execution(id), position);
         self.tidy(step.now);
     }

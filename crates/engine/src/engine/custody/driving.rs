@@ -56,6 +56,9 @@ impl Engine {
         id: ExecutionId,
         event: Event,
     ) -> bool {
+        if !self.holding(id).is_some_and(|holding| holding.takes_events()) {
+            return false;
+        }
         let mut turn = Turn::default();
         if !self.advance_in_turn(step, id, event, &mut turn) {
             return false;
@@ -202,7 +205,9 @@ impl Engine {
         }
         let late = self.holding(id).map(|holding| std::mem::take(&mut holding.late));
         for event in late.into_iter().flatten() {
-            self.queue(id, |execution| Work::Advance { execution, event });
+            if let Some(event) = self.keep_late(id, event) {
+                self.queue(id, |execution| Work::Advance { execution, event });
+            }
         }
     }
 

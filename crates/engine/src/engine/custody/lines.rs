@@ -15,6 +15,9 @@ use crate::{Action, Position, RecordKind, Subject};
 
 /// Lost lines undo what they did in terms that lie above those of primaries, which count failovers.
 pub const REMNANT_TERMS: u64 = 1 << 40;
+/// What is over and one node goes on with alone, because somebody has it tried again or rolled back, goes on
+/// in terms above all of those: its lives, which count restarts, know nothing of the terms it led in.
+const ALONE_TERMS: u64 = 1 << 41;
 
 impl Engine {
     /// Names the place where answers to the calls of the line that begins are sent.
@@ -87,10 +90,11 @@ impl Engine {
     }
 
     /// Keeps what came while this replica does not lead, in case it leads again before anyone else
-    /// went on. Gives it back if it can be taken now.
+    /// went on, and what came after the end, for whoever has a faulted run tried again or rolled back.
+    /// Gives it back if it can be taken now.
     pub(in crate::engine) fn keep_late(&mut self, id: ExecutionId, event: Event) -> Option<Event> {
         match self.holding(id) {
-            Some(holding) if holding.replica.leads().is_none() => {
+            Some(holding) if !holding.takes_events() => {
                 holding.late.push(event);
                 None
             }
@@ -294,6 +298,15 @@ impl Engine {
     pub(in crate::engine) const fn remnant_author(&self) -> Author {
         let epoch = Epoch(REMNANT_TERMS + self.author.epoch.0);
         Author { node: self.author.node, epoch }
+    }
+
+    /// Who advances an execution that this node holds alone.
+    pub(in crate::engine) fn author_alone(&mut self, id: ExecutionId) -> Author {
+        let Author { node, epoch } = self.author;
+        match self.roster.known(id).execution().is_shared() {
+            true => Author { node, epoch: Epoch(ALONE_TERMS + epoch.0) },
+            false => self.author,
+        }
     }
 
     /// Has effects of a lost line undone.

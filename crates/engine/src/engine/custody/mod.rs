@@ -88,7 +88,7 @@ pub(super) struct Holding {
     pub(super) leaving: BTreeMap<u64, releasing::Leaving>,
     /// The execution that started it and waits to hear that others hold it, and the number there.
     pub(super) detached: Option<(ExecutionId, u64)>,
-    /// What came while this replica did not lead.
+    /// What came while this replica did not lead, or after the end.
     pub(super) late: Vec<Event>,
     /// Whether its end was told.
     pub(super) concluded: bool,
@@ -206,6 +206,12 @@ impl Holding {
             late: Vec::new(),
             concluded: false,
         }
+    }
+
+    /// Whether the run goes on from what happens now: this replica leads, and the run has not come to an
+    /// end. Nothing comes after that, because the others may be deciding on it.
+    pub(super) const fn takes_events(&self) -> bool {
+        self.replica.leads().is_some() && !self.replica.standing().ended
     }
 
     /// What this node does for the execution now.
