@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use cluster::{Cluster, Provider, program_of};
 use driver::{id, text};
-use outlast_engine::{Ask, Condition, Input, ParkedFilter, Reply, Strategy, Survival, Which};
+use outlast_engine::{
+    Ask, Condition, Input, ParkedFilter, Phase, Reply, Strategy, Survival, Which,
+};
 use outlast_workflow::{Answer, Fault, FaultKind, Resolution};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -95,4 +97,40 @@ fn who_missed_a_decision_hears_of_it_when_the_next_one_is_made() {
     resolve(&mut cluster, 2, Resolution::Done(text("pay")));
     assert_eq!(names(&cluster.run_answering(3 * SECOND)), [(2, "b")]);
     assert_eq!([1, 2].map(|node| condition(&mut cluster, node)), [Condition::Completed; 2]);
+}
+
+/// Three nodes whose leader died while its pivot was under way; a person told the one that went on what
+/// became of it, and the run has come to its end.
+fn resolved_without_its_author(resolution: Resolution) -> (Cluster, Vec<(u64, String)>) {
+    let program = program_of("flow", &[("a", Provider::Keyed), ("pay", Provider::Pivot)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 3));
+    cluster.run_past_linger();
+    let call = cluster.call_of(3);
+    assert_eq!(cluster.answer(3, call), "a");
+    cluster.run(SECOND);
+    assert_eq!(cluster.open(3), ["pay"]);
+    cluster.kill(3);
+    cluster.run(3 * SECOND);
+    let leads = |node: &u64| cluster.node(*node).engine.phases().any(|it| it.1 == Phase::Leading);
+    let leader = (1..=2).find(leads).expect("one goes on");
+    assert_eq!(parked(&mut cluster, leader), 1);
+    resolve(&mut cluster, leader, resolution);
+    let calls = cluster.run_answering(3 * SECOND);
+    (cluster, calls)
+}
+
+#[test]
+fn what_a_person_said_of_a_pivot_holds_for_its_author_too() {
+    for resolution in [Resolution::Done(text("paid")), Resolution::Retry, Resolution::Abandon] {
+        let (mut cluster, calls) = resolved_without_its_author(resolution.clone());
+        assert_eq!(calls.len(), usize::from(resolution == Resolution::Retry));
+        cluster.revive(3);
+        assert_eq!(names(&cluster.run_answering(20 * SECOND)), [], "{resolution:?}");
+        for node in 1..=3 {
+            assert_eq!(parked(&mut cluster, node), 0, "{resolution:?}: nobody is asked twice");
+            assert!(condition(&mut cluster, node).is_end());
+            assert_eq!(cluster.node(node).engine.phases().count(), 0, "all have forgotten it");
+        }
+    }
 }

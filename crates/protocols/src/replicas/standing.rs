@@ -75,6 +75,10 @@ pub struct Record {
     /// What is to become of it; nothing as long as that is open.
     #[n(6)]
     pub verdict: Option<Verdict>,
+    /// Whether it can be neither undone nor repeated, so that nobody makes it anew.
+    #[n(7)]
+    #[cbor(default)]
+    pub pivot: bool,
 }
 
 /// What becomes of an effect once a run was decided on.
@@ -121,6 +125,10 @@ pub enum Note {
         /// What undoing it will cost, if that is known before.
         #[n(3)]
         cost: Option<f64>,
+        /// Whether it can be neither undone nor repeated.
+        #[n(4)]
+        #[cbor(default)]
+        pivot: bool,
     },
     /// It happened.
     #[n(1)]
@@ -248,7 +256,7 @@ impl Standing {
 
     fn take_note(&mut self, number: u64, note: &Note) {
         match note {
-            Note::Intended { effect, key, deduplicated, cost } => {
+            Note::Intended { effect, key, deduplicated, cost, pivot } => {
                 // Asked again: what was written down first stays.
                 self.records.entry(*effect).or_insert(Record {
                     key: *key,
@@ -257,6 +265,7 @@ impl Standing {
                     committed: None,
                     cost: cost.unwrap_or(0.0).max(0.0),
                     verdict: None,
+                    pivot: *pivot,
                 });
             }
             Note::Done { effect, cost } => {
@@ -363,14 +372,20 @@ impl Record {
     /// Whether nobody knows what became of it, and asking again could do it twice: whoever goes on
     /// makes a new call, and this one stays the debt of its author.
     pub const fn is_in_the_air(&self) -> bool {
-        self.committed.is_none() && !self.deduplicated
+        self.committed.is_none() && !self.goes_with_its_line()
+    }
+
+    /// Whether whoever goes on from where it was asked for answers for it: asks again with the same key, or
+    /// has a person find out what became of a pivot, which nobody makes anew.
+    const fn goes_with_its_line(&self) -> bool {
+        self.deduplicated || self.pivot
     }
 
     /// Whether the effect does not count on a line that has only the states up to a number in
-    /// common with the one it was made on. What a deduplicating provider was asked on the common
-    /// part is asked for again, with the same key, by whoever goes on from there.
+    /// common with the one it was made on. What whoever goes on from the common part answers for counts
+    /// there.
     pub fn is_lost_after(&self, common: u64) -> bool {
         let taken_up = self.committed.is_some_and(|number| number <= common);
-        !taken_up && (common < self.intended || !self.deduplicated)
+        !taken_up && (common < self.intended || !self.goes_with_its_line())
     }
 }

@@ -19,6 +19,10 @@ pub struct Expectation {
     pivots: BTreeSet<String>,
     /// Whether a run may do something else when services fail: its flow catches errors.
     pub is_one_of_many: bool,
+    /// Whether a run does several things at once, so that it may fail while others are under way.
+    pub is_forked: bool,
+    /// Whether what a run does depends on how long things take: it has timeouts.
+    pub is_timed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +56,14 @@ impl Expectation {
         executions.extend(started);
         let undoable = calm.undoable().map(str::to_owned).collect();
         let pivots = calm.pivots().map(str::to_owned).collect();
-        Self { executions, undoable, pivots, is_one_of_many: false }
+        Self {
+            executions,
+            undoable,
+            pivots,
+            is_one_of_many: false,
+            is_forked: false,
+            is_timed: false,
+        }
     }
 }
 
@@ -133,10 +144,11 @@ fn effects_of_one(
     expected: &Expected,
 ) -> Finding {
     let had_faults = services_had_faults(world);
-    if outcome != expected.outcome && !had_faults {
+    if outcome != expected.outcome && !had_faults && !calm.is_timed {
         return Err(format!("it is {} when nothing fails", expected.outcome));
     }
-    if calm.is_one_of_many && had_faults && outcome != "compensated" {
+    let other_way = (calm.is_one_of_many && had_faults) || calm.is_timed;
+    if other_way && outcome != "compensated" {
         return Ok(());
     }
     // Whoever does not complete may have got less far than without faults of services.
@@ -156,6 +168,8 @@ fn effects_of_one(
         // What cannot be undone may have been done by those who lost, too.
         let most = if undoable || solo { once } else { usize::MAX };
         let (least, most) = match outcome {
+            // What was under way in another branch when one failed may never have left.
+            "faulted" if as_planned && calm.is_forked => (0, most),
             _ if as_planned => (once, most),
             "compensated" if undoable => (0, 0),
             _ if calm.is_one_of_many => (0, usize::MAX),

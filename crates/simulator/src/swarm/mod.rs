@@ -132,6 +132,8 @@ impl Swarm {
             .map_err(|finding| format!("{flow_name} when nothing fails: {finding}"))?;
         let mut expectation = Expectation::of(&world);
         expectation.is_one_of_many = flow.takes_other_ways();
+        expectation.is_forked = flow.is_forked();
+        expectation.is_timed = flow.is_timed();
         self.calm.insert(key, expectation.clone());
         Ok(expectation)
     }

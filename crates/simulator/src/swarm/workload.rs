@@ -8,7 +8,7 @@ use outlast_expressions::{Value, value};
 use outlast_languages::openworkflow;
 use outlast_lineage::ExecutionId;
 use outlast_workflow::Program;
-use outlast_workflow::program::{Kind, bundle};
+use outlast_workflow::program::{Kind, Task, bundle};
 
 use crate::{Plan, StartPlan};
 
@@ -82,9 +82,30 @@ impl Workload {
     /// Whether it may do something else when a service fails than it does when none does: it catches
     /// errors.
     pub fn takes_other_ways(&self) -> bool {
+        self.has_given_task(|task| matches!(task.kind, Kind::Try { .. }))
+    }
+
+    /// Whether it does several things at once that count.
+    pub fn is_forked(&self) -> bool {
+        self.has_given_task(|task| match task.kind {
+            Kind::Fork { .. } | Kind::Graph(_) => true,
+            Kind::Loop { concurrency, .. } => 1 < concurrency,
+            _ => false,
+        })
+    }
+
+    /// Whether it may end in another way when things take longer.
+    pub fn is_timed(&self) -> bool {
         let programs = std::iter::once(&self.program).chain(self.others.iter().map(|(it, _)| it));
-        let mut tasks = programs.flat_map(|program| &program.tasks);
-        !self.built_in && tasks.any(|task| matches!(task.kind, Kind::Try { .. }))
+        let whole = programs.into_iter().any(|program| program.timeout.is_some());
+        !self.built_in && whole || self.has_given_task(|task| task.timeout.is_some())
+    }
+
+    /// Whether a task is like this, in a flow that does not come with the simulator: of those it is known
+    /// that they always do the same.
+    fn has_given_task(&self, is_like: impl Fn(&Task) -> bool) -> bool {
+        let programs = std::iter::once(&self.program).chain(self.others.iter().map(|(it, _)| it));
+        !self.built_in && programs.flat_map(|program| &program.tasks).any(is_like)
     }
 
     /// A workflow that it runs, or that is run by what it runs, and that is not there.

@@ -415,8 +415,8 @@ fn pivot_of(note: &EffectNote) -> Option<EffectId> {
 /// What a note of the interpreter means to a replica.
 fn note_of(note: EffectNote) -> Option<Note> {
     Some(match note {
-        EffectNote::Intended { effect, key, deduplicated, cost, .. } => {
-            Note::Intended { effect, key, deduplicated, cost }
+        EffectNote::Intended { effect, key, deduplicated, cost, pivot, .. } => {
+            Note::Intended { effect, key, deduplicated, cost, pivot }
         }
         EffectNote::Done { effect, cost } | EffectNote::Costs { effect, cost } => {
             Note::Done { effect, cost }

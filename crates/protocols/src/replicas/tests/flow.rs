@@ -156,7 +156,7 @@ impl Flow {
             _ => self.key(index, effect, deduplicated),
         };
         self.set(index, Cell::Open(effect, key), advance);
-        advance.notes.push(Note::Intended { effect, key, deduplicated, cost: None });
+        advance.notes.push(Note::Intended { effect, key, deduplicated, cost: None, pivot: false });
         advance.calls.push((index, effect, key));
     }
 

@@ -154,6 +154,7 @@ fn what_started_on_the_decided_line_but_ended_on_another_is_undone() {
         committed: Some(committed),
         cost: 1.0,
         verdict: None,
+        pivot: false,
     };
     let (one, other) = (record(2), record(3));
     let paper_keeps = |record: &Record, common: u64| record.intended <= common;

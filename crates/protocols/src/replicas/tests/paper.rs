@@ -476,6 +476,7 @@ fn a_call_that_would_pass_the_budget_does_not_leave() {
         key: key("a"),
         deduplicated: false,
         cost: Some(10.0),
+        pivot: false,
     };
     let mut at = 1;
     for _ in 0..2 {

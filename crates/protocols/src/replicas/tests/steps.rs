@@ -131,7 +131,7 @@ pub(super) fn key(name: &str) -> OperationKey {
 }
 
 pub(super) fn intended(effect: EffectId, name: &str, deduplicated: bool) -> Note {
-    Note::Intended { effect, key: key(name), deduplicated, cost: None }
+    Note::Intended { effect, key: key(name), deduplicated, cost: None, pivot: false }
 }
 
 pub(super) fn done(effect: EffectId) -> Note {
