@@ -181,7 +181,7 @@ fn numbers_that_cannot_be_are_refused() {
             &["--strategy", "passive", "--votes", "2"],
             "there is --replicas, --acknowledge, --budget",
         ),
-        (&["--strategy", "active", "--acknowledge", "none"], "there is --replicas\n"),
+        (&["--strategy", "active", "--acknowledge", "none"], "there is --replicas, --pivots\n"),
         (&["--strategy", "active", "--budget", "none"], "--budget: the strategy active"),
         (&["--faults", "none,crash"], "`none` stands alone"),
         (&["--faults", ""], "there is no fault ``"),

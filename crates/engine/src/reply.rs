@@ -267,7 +267,7 @@ pub struct ClusterStanding {
     pub held: u64,
     /// Executions that have not ended and that nobody else holds.
     pub alone: u64,
-    /// Of these, those that it advances.
+    /// Of these, those that it advances and nobody else does.
     pub led: u64,
     /// Of these, those that stand still here for want of votes, or because undoing would cost more
     /// than their budget.

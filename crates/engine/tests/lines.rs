@@ -9,7 +9,7 @@ use std::time::Duration;
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::{id, service_of};
 use outlast_engine::{
-    Action, Ask, Condition, Input, ParkedFilter, Phase, Record, RecordKind, Reply, Report,
+    Action, Ask, Condition, Input, ParkedFilter, Phase, Record, RecordKind, Refusal, Reply, Report,
     Strategy, Subject, Survival, Which,
 };
 use outlast_lineage::ExecutionId;
@@ -635,4 +635,22 @@ fn a_highest_replica_that_is_asked_for_what_others_began_without_it_joins_in_fir
     assert_eq!(cluster.open(3), Vec::<String>::new(), "it follows");
     let reply = cluster.node(3).replies.get(&caller).cloned();
     assert!(matches!(reply, Some(Reply::Started { new: false, .. })), "{reply:?}");
+}
+
+/// Every node executes it, so there is nobody to hand it over to, and nobody who could stop it alone.
+#[test]
+fn what_every_node_executes_keeps_no_node_from_being_drained_and_is_not_suspended() {
+    let program = program_of("flow", &[("a", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::Active, 3));
+    cluster.run(SECOND);
+    let Reply::Standing(standing) = cluster.node(2).ask(Ask::Drain(true)) else {
+        panic!("it says how it stands")
+    };
+    assert_eq!((standing.held, standing.led), (1, 0));
+    for ask in [Ask::Suspend(Which::Id(id(1))), Ask::Resume(Which::Id(id(1)))] {
+        let reply = cluster.node(3).ask(ask);
+        let Reply::Refused(Refusal::NotPossible(reason)) = &reply else { panic!("{reply:?}") };
+        assert!(reason.contains("every node that holds it executes it"), "{reason}");
+    }
 }

@@ -65,7 +65,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             Ok(Exit::Completed)
         }
         led => bail!(
-            "the node still leads {led} executions: no other node that holds them can be reached"
+            "the node still leads {led} executions after {} s: the other nodes that hold them cannot be \
+             reached, or have not taken over yet; `outlast cluster status` says who is there",
+            arguments.wait
         ),
     }
 }

@@ -174,6 +174,13 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let id = self.find(which)?;
         let wish = wish_of(&event);
+        let is_pause = matches!(event, Event::SuspendRequested | Event::ResumeRequested);
+        if is_pause && self.roster.known(id).is_active() {
+            return Err(Refusal::NotPossible(format!(
+                "execution {id} is active, so every node that holds it executes it, and the others would \
+                 go on: it can {wish}; it can be cancelled, or rolled back"
+            )));
+        }
         if matches!(event, Event::CompensateRequested(_)) {
             self.wake(id);
             let entry = self.roster.known(id);

@@ -207,8 +207,12 @@ impl Engine {
     pub(super) fn standing(&mut self) -> ClusterStanding {
         let ids: Vec<_> = self.custodies.iter().copied().collect();
         let me = self.options.node;
-        let held: Vec<_> = ids.iter().filter_map(|id| self.roster.get(*id)?.holders()).collect();
-        let led = held.iter().filter(|held| held.leader == Some(me)).count() as u64;
+        let entries: Vec<_> = ids.iter().filter_map(|id| self.roster.get(*id)).collect();
+        let held: Vec<_> = entries.iter().filter_map(|entry| entry.holders()).collect();
+        // What every node executes goes on without this one.
+        let led = entries.iter().filter(|entry| !entry.is_active());
+        let led = led.filter_map(|entry| entry.holders()?.leader).filter(|leader| *leader == me);
+        let led = led.count() as u64;
         let stalled = held.iter().filter(|held| held.phase.why_it_waits().is_some()).count() as u64;
         let awaited = held.into_iter().flat_map(|held| held.awaited).collect();
         let alone = self.live_alone(&ids);

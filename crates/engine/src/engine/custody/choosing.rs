@@ -79,7 +79,7 @@ impl Engine {
             if !holders.contains(&self.options.node) {
                 continue;
             }
-            let unfit = holders.iter().filter(|node| self.is_unfit(**node)).count();
+            let unfit: u32 = holders.iter().map(|node| self.unfitness(*node)).sum();
             if best.is_none_or(|(fewest, _)| unfit < fewest) {
                 best = Some((unfit, candidate));
             }
@@ -97,15 +97,26 @@ impl Engine {
         self.peers.all().all(|peer| own <= rank(execution, peer))
     }
 
-    /// How many holders out of reach there are at least, whatever the id.
-    fn unavoidable(&self, replicas: usize) -> usize {
-        let fit = self.peers.all().filter(|node| !self.is_unfit(*node)).count() + 1;
-        replicas.saturating_sub(fit)
+    /// How unfit holders are together at least, whatever the id.
+    fn unavoidable(&self, replicas: usize) -> u32 {
+        let others = self.peers.all().map(|node| self.unfitness(node));
+        let mut all: Vec<u32> = others.chain([0]).collect();
+        all.sort_unstable();
+        all.into_iter().take(replicas).sum()
     }
 
     /// Whether another node cannot be reached, or is about to stop.
     fn is_unfit(&self, node: NodeId) -> bool {
-        node != self.options.node && (self.peers.is_lost(node) || self.gossip.is_draining(node))
+        0 < self.unfitness(node)
+    }
+
+    /// How unfit a node is to hold something new: one that is about to stop still answers.
+    fn unfitness(&self, node: NodeId) -> u32 {
+        match node {
+            node if node == self.options.node => 0,
+            node if self.peers.is_lost(node) => 2,
+            node => u32::from(self.gossip.is_draining(node)),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::super::entry::{Entry, Origin, State};
 use super::super::{Engine, Step, Work, sizes};
 use super::{Custody, Forgetting, Holding, Passed, Remnant, Terms, Times, Word, setup};
 use crate::record::{Begun, Custodial};
-use crate::{Condition, Holders, Position};
+use crate::{Condition, Holders, Position, Strategy};
 
 /// Custody as a snapshot holds it.
 #[derive(Clone, Debug, Encode, Decode)]
@@ -302,6 +302,12 @@ impl Entry {
         let (members, leader) = (holding.terms.members.iter().collect(), holding.replica.leader());
         let (phase, awaited) = (holding.shown_phase(), holding.awaited());
         Some(Holders { members, leader, phase, awaited })
+    }
+
+    /// Whether every node that holds it executes it.
+    pub(in crate::engine) fn is_active(&self) -> bool {
+        let Some(Custody::Replica(holding)) = &self.custody else { return false };
+        holding.terms.survival.strategy == Strategy::Active
     }
 
     /// Whether it has not ended.
