@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use minicbor::{Decode, Encode};
 use outlast_expressions::{Value, value};
+use outlast_workflow::program::survival::{REPLICAS, REPLICAS_MAX, refuse_election_wait};
 use outlast_workflow::{Program, moment};
 
-/// How many replicas there are if nothing is said.
-const REPLICAS: usize = 3;
-/// More replicas than anyone needs: every change goes to each of them.
-const REPLICAS_MAX: u16 = 64;
 /// What a block may say.
 const KEYS: [&str; 8] = [
     "strategy",
@@ -137,7 +134,7 @@ impl Survival {
         let text = |key: &str| value::get(block, key).and_then(value::as_str);
         let number = |key: &str| value::get(block, key).and_then(value::as_f64);
         let strategy = text("strategy").and_then(|it| it.parse().ok()).unwrap_or_default();
-        let replicas = number("replicas").map_or(REPLICAS, |count| count as usize);
+        let replicas = number("replicas").map_or(REPLICAS.into(), |count| count as usize);
         let mut survival = Self::new(strategy, replicas);
         if let Some(votes) = number("voteThreshold").filter(|_| strategy != Strategy::Passive) {
             survival.votes = (votes as u16).clamp(1, survival.replicas / 2 + 1);
@@ -294,15 +291,17 @@ fn check(block: &Value) -> Result<(), String> {
     let get = |key: &str| value::get(block, key);
     let strategy = get("strategy").and_then(value::as_str).ok_or("`strategy` is missing")?;
     strategy.parse::<Strategy>().map_err(|error| format!("`strategy`: {error}"))?;
-    let replicas = count(get("replicas"), "replicas", REPLICAS_MAX)?.unwrap_or(REPLICAS as u16);
+    let replicas = count(get("replicas"), "replicas", REPLICAS_MAX)?.unwrap_or(REPLICAS);
     count(get("voteThreshold"), "voteThreshold", replicas / 2 + 1)?;
     one_of(get("acknowledge"), "acknowledge", &["none", "majority"])?;
     one_of(get("pivots"), "pivots", &["anywhere"])?;
     let budget = get("budget").map(|it| value::as_f64(it).filter(|it| 0.0 <= *it));
     budget.is_none_or(|it| it.is_some()).then_some(()).ok_or("`budget` is no cost")?;
     for key in ["electionWait", "heartbeat"] {
-        if let Some(wait) = get(key) {
-            moment::duration(wait).map_err(|error| format!("`{key}`: {error}"))?;
+        let Some(wait) = get(key) else { continue };
+        let wait = moment::duration(wait).map_err(|error| format!("`{key}`: {error}"))?;
+        if let Some(reason) = refuse_election_wait(wait).filter(|_| key == "electionWait") {
+            return Err(format!("`{key}` {reason}"));
         }
     }
     Ok(())
@@ -389,6 +388,8 @@ mod tests {
             (r#"{"strategy": "active", "acknowledge": "all"}"#, "none, majority"),
             (r#"{"strategy": "active", "budget": -1}"#, "`budget`"),
             (r#"{"strategy": "active", "electionWait": "soon"}"#, "`electionWait`"),
+            (r#"{"strategy": "active", "electionWait": "PT0S"}"#, "at least PT0.001S"),
+            (r#"{"strategy": "active", "electionWait": "PT1000H"}"#, "at most PT1H"),
             (r#"{"strategy": "none", "replicas": 3}"#, "does not read `replicas`; leave it out"),
             (r#"{"strategy": "passive", "voteThreshold": 1}"#, "passive does not read `voteThr"),
             (r#"{"strategy": "active", "budget": 5}"#, "there is replicas, electionWait, pivots"),

@@ -8,6 +8,7 @@ pub mod check;
 mod graph;
 mod policy;
 mod service;
+pub mod survival;
 mod task;
 mod template;
 
