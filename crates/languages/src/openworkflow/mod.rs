@@ -27,8 +27,8 @@ pub fn check(file: &str, text: &str) -> Report {
     let (root, mut found) = text::read(text);
     let Some(root) = root else { return Report::new(file, found, None) };
     let document = Cursor::root(&root);
-    let structural = structure::check(&root);
     let whole = found.is_empty();
+    let structural = told_once(&mut found, structure::check(&root));
     let sound = whole && !structural.iter().any(is_error);
     let flow_is_sound = whole && !structural.iter().any(|it| is_error(it) && is_of_the_flow(it));
     found.extend(structural);
@@ -44,6 +44,17 @@ pub fn check(file: &str, text: &str) -> Report {
         found.extend(judged(&document, &lowered.program));
     }
     Report::new(file, found, Some(lowered.program))
+}
+
+/// What could not be read is taken for text, which may not fit where it stands either: that is not told
+/// a second time, and how to make text of it is no help there.
+fn told_once(unread: &mut [Diagnostic], structural: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let is_new = |found: &Diagnostic| {
+        let mut told = unread.iter_mut().filter(|it| it.place.span == found.place.span);
+        let known = told.next();
+        known.map(|it| it.help = None).is_none()
+    };
+    structural.into_iter().filter(is_new).collect()
 }
 
 /// Parts of a document that have no say in where its tasks lead to.

@@ -7,6 +7,7 @@ mod suggest;
 
 pub(crate) use node::{Cursor, Entry, Node, NodeKind, pointer_with};
 pub(crate) use read::read;
+pub(crate) use scalar::unquoted;
 pub(crate) use suggest::{closest, did_you_mean, listed};
 
 #[cfg(test)]

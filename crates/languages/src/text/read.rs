@@ -128,8 +128,12 @@ impl<'a> Reader<'a> {
                 }
                 let kind = match scalar::resolve(&text, style, tag.as_deref()) {
                     Ok(kind) => kind,
-                    Err(message) => {
-                        self.problem("bad-value", span, message);
+                    Err(scalar::Refusal { message, help }) => {
+                        let found = self.error("bad-value", span, message);
+                        self.problems.push(match help {
+                            Some(help) => found.help(help),
+                            None => found,
+                        });
                         NodeKind::Text(text.into_owned())
                     }
                 };
@@ -287,11 +291,6 @@ impl<'a> Reader<'a> {
 
     fn error(&self, code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(code, Place { pointer: self.pointer(), span }, message)
-    }
-
-    fn problem(&mut self, code: &'static str, span: Span, message: String) {
-        let found = self.error(code, span, message);
-        self.problems.push(found);
     }
 
     fn second_document(&self, range: Range) -> Box<Diagnostic> {

@@ -7,25 +7,42 @@ use serde_json::Number;
 
 use super::NodeKind;
 
+/// Why a scalar has no value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refusal {
+    pub(super) message: String,
+    /// What to do about it, where any value may stand.
+    pub(super) help: Option<&'static str>,
+}
+
 /// The value of a scalar, or why it has none.
 pub(super) fn resolve(
     text: &str,
     style: ScalarStyle,
     tag: Option<&Tag>,
-) -> Result<NodeKind, String> {
+) -> Result<NodeKind, Refusal> {
     match tag {
         Some(tag) if tag.is_yaml_core_schema() => tagged(text, &tag.suffix),
-        Some(tag) => Err(format!("the tag `{tag}` has no meaning here")),
+        Some(tag) => Err(refusal(format!("the tag `{tag}` has no meaning here"))),
         None if style == ScalarStyle::Plain => plain(text),
         None => Ok(NodeKind::Text(text.to_owned())),
     }
 }
 
-fn tagged(text: &str, kind: &str) -> Result<NodeKind, String> {
+/// What a text without quotes around it is; text if it is nothing else.
+pub(crate) fn unquoted(text: &str) -> Option<NodeKind> {
+    plain(text).ok()
+}
+
+const fn refusal(message: String) -> Refusal {
+    Refusal { message, help: None }
+}
+
+fn tagged(text: &str, kind: &str) -> Result<NodeKind, Refusal> {
     let value = match kind {
         "str" => return Ok(NodeKind::Text(text.to_owned())),
         "null" | "bool" | "int" | "float" => plain(text)?,
-        _ => return Err(format!("the tag `!!{kind}` has no meaning here")),
+        _ => return Err(refusal(format!("the tag `!!{kind}` has no meaning here"))),
     };
     let fits = match (&value, kind) {
         (NodeKind::Null, "null") | (NodeKind::Boolean(_), "bool") => true,
@@ -33,10 +50,10 @@ fn tagged(text: &str, kind: &str) -> Result<NodeKind, String> {
         (NodeKind::Number(_), "float") => true,
         _ => false,
     };
-    fits.then_some(value).ok_or_else(|| format!("`{text}` is not a `!!{kind}`"))
+    fits.then_some(value).ok_or_else(|| refusal(format!("`{text}` is not a `!!{kind}`")))
 }
 
-fn plain(text: &str) -> Result<NodeKind, String> {
+fn plain(text: &str) -> Result<NodeKind, Refusal> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => NodeKind::Null,
         "true" | "True" | "TRUE" => NodeKind::Boolean(true),
@@ -49,7 +66,7 @@ fn plain(text: &str) -> Result<NodeKind, String> {
 }
 
 /// The number a plain scalar spells, if it looks like one.
-fn number(text: &str) -> Option<Result<Number, String>> {
+fn number(text: &str) -> Option<Result<Number, Refusal>> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits(unsigned) {
@@ -64,7 +81,7 @@ fn number(text: &str) -> Option<Result<Number, String>> {
         }
     }
     if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
-        return Some(Err(format!("`{text}` cannot be written in JSON")));
+        return Some(Err(refusal(format!("`{text}` cannot be written in JSON"))));
     }
     looks_like_float(unsigned).then(|| {
         let finite = text.parse::<f64>().ok().and_then(Number::from_f64);
@@ -72,13 +89,14 @@ fn number(text: &str) -> Option<Result<Number, String>> {
     })
 }
 
-fn integer(signed: Option<i64>, unsigned: Option<u64>, text: &str) -> Result<Number, String> {
+fn integer(signed: Option<i64>, unsigned: Option<u64>, text: &str) -> Result<Number, Refusal> {
     let number = signed.map(Number::from).or_else(|| unsigned.map(Number::from));
     number.ok_or_else(|| too_big(text))
 }
 
-fn too_big(text: &str) -> String {
-    format!("the number `{text}` is too big; put it in quotes to keep it as text")
+fn too_big(text: &str) -> Refusal {
+    let message = format!("the number `{text}` is too big");
+    Refusal { message, help: Some("put it in quotes to keep it as text") }
 }
 
 /// `digits [. digits] [e digits]` with digits on at least one side of the point.

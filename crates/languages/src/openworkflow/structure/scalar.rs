@@ -1,7 +1,8 @@
 //! Scalars: whether one fits its shape, and what to do if it does not.
 
 use super::shape::Shape;
-use crate::text::{Cursor, Node, NodeKind};
+use crate::openworkflow::duration::UNITS;
+use crate::text::{Cursor, Node, NodeKind, unquoted};
 
 /// Whether a scalar fits a scalar shape.
 pub(super) fn fits(shape: &Shape, node: &Node) -> bool {
@@ -78,8 +79,8 @@ pub(super) fn type_help(node: &Node, shape: &Shape) -> Option<String> {
         {
             format!("`{text}` is text in YAML 1.2; write `true` or `false`")
         }
-        (NodeKind::Text(_), Shape::Boolean | Shape::Number | Shape::Integer(_)) => {
-            "remove the quotes".to_owned()
+        (NodeKind::Text(text), Shape::Boolean | Shape::Number | Shape::Integer(_)) => {
+            return text_help(node, text, shape);
         }
         (NodeKind::Map(_), Shape::Named(what, _)) => {
             format!("write a list: put `- ` before the name of each {what}")
@@ -95,13 +96,23 @@ pub(super) fn type_help(node: &Node, shape: &Shape) -> Option<String> {
     })
 }
 
-/// What to do about a text that does not fit.
-pub(super) fn value_help(node: &Node, shape: &Shape) -> Option<String> {
-    if let (NodeKind::Number(number), Shape::Integer(_)) = (&node.kind, shape) {
-        let fraction = number.is_f64();
-        return fraction.then(|| "use a smaller unit, or round it".to_owned());
+/// What to do about a text where a number or a boolean is wanted. There are quotes around it only if
+/// it would be something else without them.
+fn text_help(node: &Node, text: &str, shape: &Shape) -> Option<String> {
+    if is_wrapped(text) {
+        return Some("it cannot be an expression; write the value itself".to_owned());
     }
-    let NodeKind::Text(text) = &node.kind else { return None };
+    let unquoted = Node { kind: unquoted(text)?, span: node.span };
+    fits(shape, &unquoted).then(|| "remove the quotes".to_owned())
+}
+
+/// What to do about a value of the right type that does not fit.
+pub(super) fn value_help(at: &Cursor<'_>, shape: &Shape) -> Option<String> {
+    if let (NodeKind::Number(number), Shape::Integer(_)) = (&at.node.kind, shape) {
+        let has_smaller = number.is_f64() && UNITS.contains(&at.name());
+        return has_smaller.then(|| "use a smaller unit, or round it".to_owned());
+    }
+    let NodeKind::Text(text) = &at.node.kind else { return None };
     Some(match shape {
         Shape::Version => "semantic versions have three numbers: major.minor.patch".to_owned(),
         Shape::Label => {

@@ -95,7 +95,7 @@ impl Walker {
     fn unfit(&mut self, at: &Cursor<'_>, shape: &Shape, value: &str) {
         let message = format!("{} must be {}, not {value}", title(at), shape.describe());
         let found = Diagnostic::error("bad-value", at.place(), message);
-        self.report(match value_help(at.node, shape) {
+        self.report(match value_help(at, shape) {
             Some(help) => found.help(help),
             None => found,
         });
