@@ -3,6 +3,7 @@
 mod compiler;
 mod compose;
 mod filter;
+mod form;
 mod judge;
 mod library;
 mod needed;
@@ -15,5 +16,6 @@ pub mod worker;
 
 pub use compose::{Composed, compose};
 pub use filter::{CompileError, EvaluationError, Filter, Judgement};
+pub use form::is_never_a_number;
 pub use opaque::opaque_paths;
 pub use value::Value;

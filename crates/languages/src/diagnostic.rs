@@ -44,6 +44,8 @@ pub struct Diagnostic {
     pub place: Place,
     /// Other places that have to do with it.
     pub related: Vec<Related>,
+    /// Whether a document that is stored runs in spite of it, because an earlier release accepted it.
+    pub(crate) is_new: bool,
 }
 
 /// Another place that has to do with a problem.
@@ -65,6 +67,7 @@ impl Diagnostic {
             help: None,
             place,
             related: Vec::new(),
+            is_new: false,
         }
     }
 
@@ -82,6 +85,12 @@ impl Diagnostic {
     pub fn related(mut self, message: impl Into<String>, place: Place) -> Self {
         self.related.push(Related { message: message.into(), place });
         self
+    }
+
+    /// The same for an error that earlier releases let pass: a program can be made all the same, and
+    /// nodes that hold such a document go on with it.
+    pub(crate) fn newly(self) -> Self {
+        Self { is_new: true, ..self }
     }
 
     /// The problem with its source line underlined, as `Report::render` shows it.
@@ -125,6 +134,8 @@ pub struct Report {
     pub unlisted: usize,
     /// The program, unless the document is rejected.
     pub program: Option<Arc<Program>>,
+    /// The program, also if only this release rejects the document.
+    pub(crate) stored: Option<Arc<Program>>,
 }
 
 impl Report {
@@ -134,7 +145,9 @@ impl Report {
         mut diagnostics: Vec<Diagnostic>,
         program: Option<Program>,
     ) -> Self {
-        let rejected = diagnostics.iter().any(|found| found.severity == Severity::Error);
+        let is_error = |found: &&Diagnostic| found.severity == Severity::Error;
+        let rejected = diagnostics.iter().any(|found| is_error(&found));
+        let was_rejected = diagnostics.iter().filter(is_error).any(|found| !found.is_new);
         diagnostics.sort_by(|one, other| {
             let key = |found: &Diagnostic| (found.place.span.line, found.place.span.column);
             (key(one), one.severity, one.code, &one.message).cmp(&(
@@ -151,8 +164,9 @@ impl Report {
         });
         let unlisted = diagnostics.len().saturating_sub(DIAGNOSTICS_MAX);
         diagnostics.truncate(DIAGNOSTICS_MAX);
-        let program = program.filter(|_| !rejected).map(Arc::new);
-        Self { file: file.to_owned(), diagnostics, unlisted, program }
+        let stored = program.filter(|_| !was_rejected).map(Arc::new);
+        let program = stored.clone().filter(|_| !rejected);
+        Self { file: file.to_owned(), diagnostics, unlisted, program, stored }
     }
 
     /// Whether the document is accepted.

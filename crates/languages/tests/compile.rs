@@ -401,3 +401,35 @@ fn reports_list_a_hundred_problems_at_most() {
     let lines: Vec<u32> = report.diagnostics.iter().map(|found| found.place.span.line).collect();
     assert!(lines.is_sorted());
 }
+
+/// A node that did not start any more because of a definition that it holds would be worse than what is
+/// wrong with it.
+#[test]
+fn what_an_earlier_release_accepted_is_compiled_though_it_is_rejected_now() {
+    let stored = |survival: &str, block: &str| {
+        let survival = format!("{{ strategy: active, {survival} }}");
+        let header = HEADER
+            .replace(" }", &format!(", metadata: {{ outlast: {{ survival: {survival} }} }} }}"));
+        let call = "call: http, with: { method: get, endpoint: 'http://a.example' }";
+        format!("{header}do: [ {{ a: {{ {call}, metadata: {{ outlast: {{ {block} }} }} }} }} ]\n")
+    };
+    let (replicas, readonly) = ("replicas: 3", "class: readonly");
+    assert!(openworkflow::check("flow.yaml", &stored(replicas, readonly)).is_accepted());
+    let undo = "do: [ { b: { set: { x: 1 } } } ]";
+    for (survival, block) in [
+        ("replicas: 65", readonly),
+        ("electionWait: PT0S", readonly),
+        ("electionWait: PT2H", readonly),
+        (replicas, &format!("compensation: {{ {undo}, cost: -3 }}")),
+        (replicas, &format!("compensation: {{ {undo}, cost: '${{ \"abc\" }}' }}")),
+        (replicas, "class: compensatable, compensation: { none: true }"),
+        (replicas, "idempotency: { none: true, key: a }"),
+    ] {
+        let text = stored(survival, block);
+        let report = openworkflow::check("flow.yaml", &text);
+        assert!(!report.is_accepted(), "{survival} {block}");
+        assert!(openworkflow::compile(&text).is_ok(), "{}", report.render(&text, false));
+    }
+    let never = stored("budget: lots", readonly);
+    assert!(openworkflow::compile(&never).is_err());
+}

@@ -83,14 +83,15 @@ fn is_told(by_schema: &Diagnostic, found: &[Diagnostic]) -> bool {
     found.iter().any(|it| is_error(it) && it.place.pointer == by_schema.place.pointer)
 }
 
-/// Compiles a document that is accepted, or a bundle of them; the report says why it is not.
+/// Compiles a document that was accepted, or a bundle of them, also if that was by an earlier release
+/// which let more pass: what is stored must go on. The report says why it cannot.
 pub fn compile(text: &str) -> Result<Arc<Program>, Report> {
     bundle::compile(text, compile_document)
 }
 
 fn compile_document(text: &str) -> Result<Arc<Program>, Report> {
     let report = check("workflow", text);
-    match report.program {
+    match report.stored {
         Some(program) => Ok(program),
         None => Err(report),
     }

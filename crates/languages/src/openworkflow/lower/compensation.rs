@@ -1,11 +1,14 @@
 //! `metadata.outlast` of a task: class, compensation, scope, alternatives, idempotency.
 
+use outlast_expressions::is_never_a_number;
 use outlast_workflow::TaskId;
 use outlast_workflow::program::{Class, Compensation, Idempotency, Traits, Undo};
 
 use super::Lowering;
 use crate::Diagnostic;
+use crate::openworkflow::expression::unwrapped;
 use crate::openworkflow::scope::{Scope, Site};
+use crate::openworkflow::structure::COST;
 use crate::openworkflow::tasks::{Inner, inner_lists};
 use crate::text::{Cursor, did_you_mean};
 
@@ -34,6 +37,7 @@ impl<'a> Lowering<'a> {
         let capture = at.get("capture");
         let capture = capture.and_then(|it| self.compiler.transform(&it, Site::Export, scope));
         let cost = at.get("cost");
+        self.check_cost(cost.as_ref());
         let cost = cost.and_then(|it| self.compiler.transform(&it, Site::Captured, &captured));
         let failed = captured.with(&["error"]);
         let retry = at.get("retry").and_then(|it| self.retry(&it, &failed));
@@ -41,6 +45,21 @@ impl<'a> Lowering<'a> {
         let timeout = timeout.and_then(|it| self.timeout(&it, Site::Definition, &captured));
         let tolerant = at.get("tolerant").and_then(|it| it.boolean()).unwrap_or(false);
         Some(Compensation { undo: undo?, capture, cost, retry, timeout, tolerant })
+    }
+
+    /// A cost that is wrong whatever was captured: a number below 0, or what is no number by its form.
+    fn check_cost(&mut self, cost: Option<&Cursor<'a>>) {
+        let Some(at) = cost else { return };
+        let source = at.text().map(|text| unwrapped(text).unwrap_or(text).trim());
+        let number = source.map_or_else(|| at.number(), |source| source.parse().ok());
+        let is_below = number.is_some_and(|cost| cost < 0.0);
+        if !is_below && !source.is_some_and(is_never_a_number) {
+            return;
+        }
+        let written = source.map_or_else(|| at.node.to_json().to_string(), str::to_owned);
+        let message = format!("`cost` must be {COST}, not `{written}`");
+        let help = "it is what undoing the task costs, in the unit of `budget`; 0 without it";
+        self.report(Diagnostic::error("bad-value", at.place(), message).help(help).newly());
     }
 
     fn undo(&mut self, at: &Cursor<'a>, scope: &Scope) -> Option<Undo> {
@@ -125,6 +144,17 @@ impl<'a> Lowering<'a> {
             let found = Diagnostic::error("missing-compensation", at.place(), message);
             return self.report(found.help(help));
         }
+        if compensatable
+            && !undoes_itself
+            && let Some(none) = block.get("compensation").and_then(|it| it.get("none"))
+        {
+            let message =
+                "the task is called compensatable, and `none` says that nothing undoes it";
+            let help = "say how to undo it with `use` or `do`; if nothing needs to be undone, remove \
+                        the `class`, or say `retriable` or `readonly`";
+            let found = Diagnostic::error("class-mismatch", at.place(), message).help(help);
+            return self.report(found.related("said here", none.key_place()).newly());
+        }
         let clash = match class {
             Some(Class::Pivot) if undone => "a pivot cannot be undone, and this one has an undo",
             Some(Class::Readonly) if undone => "a readonly task has nothing to undo",
@@ -147,6 +177,16 @@ impl<'a> Lowering<'a> {
     fn idempotency(&mut self, at: &Cursor<'a>, scope: &Scope) -> Idempotency {
         let key = at.get("key");
         let header = at.get("header");
+        let none = at.get("none").filter(|none| none.boolean() == Some(true));
+        if let (Some(none), Some(told)) = (none, key.as_ref().or(header.as_ref())) {
+            let name = told.name();
+            let message =
+                format!("`none` says that the provider knows no keys, and `{name}` tells one");
+            let found = Diagnostic::error("conflicting-keys", none.key_place(), message);
+            let help =
+                format!("remove `none` if the provider acts once per key, otherwise `{name}`");
+            self.report(found.help(help).related("the other one", told.key_place()).newly());
+        }
         if let Some((at, name)) = header.as_ref().and_then(|it| Some((it, it.text()?))) {
             let fits =
                 |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';

@@ -1,5 +1,8 @@
 //! `survival`, `placement`, `join` and `stream`: recorded for the cluster, checked here.
 
+use outlast_expressions::value;
+use outlast_workflow::moment;
+use outlast_workflow::program::survival::{REPLICAS, REPLICAS_MAX, refuse_election_wait};
 use outlast_workflow::program::{Kind, Place, Task};
 
 use super::Lowering;
@@ -117,10 +120,27 @@ impl<'a> Lowering<'a> {
             let help = "nodes look after each other, whatever they hold, as their defaults say";
             self.not_read(&heartbeat.key_place(), message, help);
         }
-        self.vote_threshold(&survival);
-        self.acknowledge(&survival, strategy);
-        self.election_wait(&survival);
-        self.budget(&survival);
+        // What nobody reads needs no value that can be held to.
+        for name in *read {
+            match *name {
+                "replicas" => self.replicas(&survival),
+                "voteThreshold" => self.vote_threshold(&survival),
+                "acknowledge" => self.acknowledge(&survival, strategy),
+                "electionWait" => self.election_wait(&survival),
+                "budget" => self.budget(&survival),
+                _ => {}
+            }
+        }
+    }
+
+    fn replicas(&mut self, survival: &Cursor<'a>) {
+        let Some(at) = survival.get("replicas") else { return };
+        let Some(replicas) = at.count().filter(|count| u64::from(REPLICAS_MAX) < *count) else {
+            return;
+        };
+        let message = format!("`replicas` must be at most {REPLICAS_MAX}, not {replicas}");
+        let help = "every change goes to each of them; 3 or 5 outlast most";
+        self.report(Diagnostic::error("bad-value", at.place(), message).help(help).newly());
     }
 
     /// Valid language that changes nothing in this release.
@@ -134,7 +154,13 @@ impl<'a> Lowering<'a> {
         if at.text().is_some_and(|text| text.starts_with("${")) {
             let message = "`electionWait` cannot be an expression";
             let help = "write a duration, such as `PT0.5S`";
-            self.report(Diagnostic::error("bad-value", at.place(), message).help(help));
+            return self.report(Diagnostic::error("bad-value", at.place(), message).help(help));
+        }
+        let wait = moment::duration(&value::from_json(at.node.to_json()));
+        if let Some(reason) = wait.ok().and_then(refuse_election_wait) {
+            let message = format!("`electionWait` {reason}");
+            let help = "without it a candidate waits as long as its node does by default";
+            self.report(Diagnostic::error("bad-value", at.place(), message).help(help).newly());
         }
     }
 
@@ -183,17 +209,19 @@ impl<'a> Lowering<'a> {
     fn vote_threshold(&mut self, survival: &Cursor<'a>) {
         let Some(at) = survival.get("voteThreshold") else { return };
         let Some(threshold) = at.count() else { return };
-        let Some(replicas) = survival.get("replicas").and_then(|it| it.count()) else {
-            let message = "`voteThreshold` needs `replicas` to be compared with";
-            let found = Diagnostic::error("missing-key", at.key_place(), message);
-            return self.report(found.help("say how many `replicas` there are"));
-        };
+        let said = survival.get("replicas");
+        let replicas = said.as_ref().map_or(Some(REPLICAS.into()), Cursor::count);
+        let Some(replicas) = replicas else { return };
         let most = replicas / 2 + 1;
         if threshold > most {
             let message = format!(
                 "with {replicas} replicas `voteThreshold` is at most {most}, not {threshold}"
             );
-            let help = format!("a majority of {replicas} is {most}; more would stop without need");
+            let mut help =
+                format!("a majority of {replicas} is {most}; more would stop without need");
+            if said.is_none() {
+                help += &format!(". There are {replicas} unless `replicas` says otherwise");
+            }
             self.report(Diagnostic::error("vote-threshold", at.place(), message).help(help));
         }
     }

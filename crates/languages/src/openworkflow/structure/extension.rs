@@ -45,6 +45,10 @@ static TASK_KEYS: &[Key] = &[
     may("stream", &Shape::Object(&STREAM)),
 ];
 
+/// What undoing may cost.
+pub(in super::super) const COST: &str =
+    "a number of at least 0, or a jq expression in `${ }` that gives one";
+
 static COMPENSATION: Object = choice_object(
     "`compensation`",
     &["use", "do", "none"],
@@ -53,7 +57,7 @@ static COMPENSATION: Object = choice_object(
         may("do", &TASKS),
         may("none", &BOOLEAN),
         may("capture", &Shape::MapOr(&ANY, &EXPRESSION)),
-        may("cost", &Shape::Either(&NUMBER, &EXPRESSION, "a number, or a jq expression")),
+        may("cost", &Shape::Either(&NUMBER, &EXPRESSION, COST)),
         may("retry", &RETRY_OR_NAME),
         may("timeout", &TIMEOUT_OR_NAME),
         may("tolerant", &BOOLEAN),

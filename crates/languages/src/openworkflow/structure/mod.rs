@@ -11,5 +11,6 @@ mod scalar;
 mod shape;
 mod walk;
 
+pub(super) use extension::COST;
 pub(super) use scalar::is_wrapped;
 pub(super) use walk::{check, task_kinds};

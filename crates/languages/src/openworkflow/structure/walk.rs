@@ -272,11 +272,21 @@ impl Walker {
             true => self.object(&outlast, block),
             false => self.mistyped(&outlast, &Shape::Map(&grammar::ANY)),
         }
-        if let Some(none) = outlast.get("compensation").and_then(|it| it.get("none"))
+        self.only_true(&outlast, "compensation", "remove it and say `use` or `do` instead");
+        self.only_true(
+            &outlast,
+            "idempotency",
+            "remove it; providers know keys unless said otherwise",
+        );
+    }
+
+    /// `none` under a key of the block.
+    fn only_true(&mut self, block: &Cursor<'_>, key: &str, help: &str) {
+        if let Some(none) = block.get(key).and_then(|it| it.get("none"))
             && none.boolean() == Some(false)
         {
             let found = Diagnostic::error("bad-value", none.place(), "`none` can only be `true`");
-            self.report(found.help("remove it and say `use` or `do` instead"));
+            self.report(found.help(help));
         }
     }
 
