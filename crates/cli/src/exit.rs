@@ -21,6 +21,8 @@ pub(crate) enum Exit {
     BadDocument = 5,
     /// The data directory cannot be used, or the disk failed.
     Storage = 6,
+    /// The terminal was closed; running it again goes on.
+    HungUp = 129,
     /// An interrupt from the keyboard; running it again goes on.
     Interrupted = 130,
     /// A request to end; running it again goes on.
@@ -37,7 +39,7 @@ Exit codes:
     4  a workflow was cancelled
     5  a document was rejected
     6  the data directory cannot be used, or the disk failed
-  130  interrupted (143: told to end); run it again to go on";
+  130  interrupted (129: by a closed terminal, 143: told to end); run it again to go on";
 
 /// An error whose end is not the usual one.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,8 @@ pub(crate) fn start(level: &str) {
     let filter = EnvFilter::try_from_env("OUTLAST_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let logs = tracing_subscriber::fmt().with_env_filter(filter);
     let logs = logs.with_ansi(stderr().is_terminal()).with_writer(stderr);
+    // A terminal that was closed takes no logs, nor that they could not be written.
+    let logs = logs.log_internal_errors(false);
     // A second call in one process would only say the same.
     let _ = logs.try_init();
 }

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
 
+mod processes;
+
 /// The demo, with everything it makes below a folder.
 fn demo(below: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
@@ -57,19 +59,38 @@ fn exactly_one_run_remains_and_everything_that_happened_is_drawn() {
     assert_eq!(left_behind(directory.path()), Vec::<String>::new());
 }
 
-#[test]
-fn an_interrupt_ends_every_node_and_leaves_nothing() {
+/// Tells a demo to end when it has begun, and how it ends.
+fn told_to_end(signal: Signal) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().unwrap();
-    let mut running = demo(directory.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = demo(directory.path());
+    let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let story = BufReader::new(running.stdout.take().unwrap());
     let mut lines = story.lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains("step 1")), "it never began");
     assert!(!left_behind(directory.path()).is_empty());
     let process = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
-    kill_process(process, Signal::INT).unwrap();
+    kill_process(process, signal).unwrap();
     lines.for_each(drop);
-    assert_eq!(running.wait().unwrap().code(), Some(130));
+    let ended = running.wait_with_output().unwrap();
     assert_eq!(left_behind(directory.path()), Vec::<String>::new());
+    (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+}
+
+#[test]
+fn an_interrupt_ends_every_node_and_leaves_nothing() {
+    let (code, talk) = told_to_end(Signal::INT);
+    assert_eq!(code, Some(130), "{talk}");
+    assert!(talk.contains("interrupted: the nodes were stopped"), "{talk}");
+}
+
+/// Its nodes take orders without a token.
+#[test]
+fn a_closed_terminal_ends_every_node_and_leaves_nothing() {
+    if processes::outlives_terminals() {
+        return;
+    }
+    let (code, talk) = told_to_end(Signal::HUP);
+    assert_eq!(code, Some(129), "{talk}");
 }
 
 /// It would otherwise leave its nodes behind.

@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,6 +59,14 @@ pub(crate) fn without_surroundings(command: &mut Command) -> &mut Command {
     command
 }
 
+/// Whether the tests are run under `nohup`, or as it does: then whatever they start outlives a terminal,
+/// and cannot be shown to end with it.
+pub(crate) fn outlives_terminals() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1)
+}
+
 /// A process of a node, if it runs.
 #[derive(Default)]
 pub(crate) struct Process(Option<Child>);
@@ -103,9 +111,14 @@ impl Process {
         if self.runs() {
             self.signal("TERM");
         }
-        if let Some(mut child) = self.0.take() {
-            assert!(child.wait().unwrap().success(), "it ended well");
+        if self.runs() {
+            assert!(self.wait().success(), "it ended well");
         }
+    }
+
+    /// Waits until it has ended, and says how.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.0.take().expect("it runs").wait().unwrap()
     }
 }
 

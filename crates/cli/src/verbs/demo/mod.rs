@@ -78,13 +78,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let exit = runtime.block_on(async {
+    let (exit, is_interrupted) = runtime.block_on(async {
         tokio::select! {
-            shown = show(arguments) => shown,
-            told = signals::told_to_end() => told,
+            shown = show(arguments) => (shown, false),
+            told = signals::told_to_end() => (told, true),
         }
     });
     runtime.shutdown_background();
+    if is_interrupted {
+        signals::last_word("interrupted: the nodes were stopped, and nothing is drawn");
+    }
     exit
 }
 

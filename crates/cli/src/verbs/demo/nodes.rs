@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::Client;
 use crate::joining::prepared;
+use crate::signals;
 use crate::table;
 
 /// Longer than a node takes to start, also on a busy machine.
@@ -226,10 +227,11 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
+        let path = self.path.display();
         if self.keep {
-            eprintln!("the data of the nodes is in {}", self.path.display());
+            signals::last_word(&format!("the data of the nodes is in {path}"));
         } else if let Err(error) = fs::remove_dir_all(&self.path) {
-            eprintln!("outlast: {} could not be removed: {error}", self.path.display());
+            signals::last_word(&format!("outlast: {path} could not be removed: {error}"));
         }
     }
 }

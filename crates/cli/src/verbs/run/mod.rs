@@ -293,10 +293,10 @@ impl Session<'_> {
             Event::Stopped(stopped) => Err(Failure::storage(stopped.to_string()).into()),
             Event::Signal(exit) => {
                 self.node.shutdown().await;
-                eprintln!(
+                signals::last_word(&format!(
                     "interrupted: execution {execution} goes on where it was when the same command \
                      is run again"
-                );
+                ));
                 Ok(exit)
             }
         }
