@@ -96,13 +96,13 @@ pub enum Refusal {
         /// The bound.
         limit: usize,
     },
-    /// The namespace has used up its share; try later (429).
-    #[error("{reason}; try again in {} s", retry_after.as_secs())]
+    /// It is too much now: a share is used up (429), or there are too few nodes (409).
+    #[error("{reason}{}", later(*retry_after))]
     Busy {
         /// Which quota.
         reason: String,
-        /// When it may be worth trying again.
-        retry_after: Duration,
+        /// When it may be worth trying again; never, unless somebody does something about it.
+        retry_after: Option<Duration>,
     },
     /// Another node is to start it: ask these, the first one first (421).
     #[error("other nodes are to hold the execution; ask one of those")]
@@ -124,6 +124,11 @@ pub enum Refusal {
         /// Why.
         reason: String,
     },
+}
+
+/// When to try again, behind the reason why not now.
+fn later(retry_after: Option<Duration>) -> String {
+    retry_after.map_or_else(String::new, |later| format!("; try again in {} s", later.as_secs()))
 }
 
 /// What an execution is doing and, if it ended, how: one word for people.

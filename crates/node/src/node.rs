@@ -228,5 +228,5 @@ impl NodeHandle {
 
 fn busy() -> Reply {
     let reason = "the node has more requests than it can take".to_owned();
-    Reply::Refused(Refusal::Busy { reason, retry_after: Duration::from_secs(1) })
+    Reply::Refused(Refusal::Busy { reason, retry_after: Some(Duration::from_secs(1)) })
 }

@@ -82,6 +82,9 @@ fn what_cannot_be_held_to_is_refused() {
     let few = { few }.output().unwrap();
     let said = String::from_utf8_lossy(&few.stderr);
     assert!(!few.status.success() && said.contains("3 replicas are wanted"), "{few:?}");
+    assert!(!said.contains("try again"), "no node comes by itself: {said}");
+    let body = json!({ "namespace": "test", "workflow": "line", "survival": "passive:3" });
+    assert_eq!(node.ask("POST", "/v1/executions", &body).0, 409);
     let body = json!({ "namespace": "test", "workflow": "line", "survival": { "replicas": 3 } });
     let (status, problem) = node.ask("POST", "/v1/executions", &body);
     assert_eq!(status, 400, "{problem}");

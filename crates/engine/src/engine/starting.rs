@@ -33,7 +33,7 @@ pub(super) struct NewExecution {
 
 /// A refusal that says to try later.
 pub(super) fn busy(reason: impl Into<String>) -> Refusal {
-    Refusal::Busy { reason: reason.into(), retry_after: Duration::from_secs(1) }
+    Refusal::Busy { reason: reason.into(), retry_after: Some(Duration::from_secs(1)) }
 }
 
 impl Engine {

@@ -112,7 +112,9 @@ impl From<Refusal> for Problem {
         let status = match &refusal {
             Refusal::UnknownExecution(_) | Refusal::UnknownDefinition(_) => StatusCode::NOT_FOUND,
             Refusal::Forgotten(_) => StatusCode::GONE,
-            Refusal::Conflict(_) | Refusal::NotPossible(_) => StatusCode::CONFLICT,
+            Refusal::Conflict(_)
+            | Refusal::NotPossible(_)
+            | Refusal::Busy { retry_after: None, .. } => StatusCode::CONFLICT,
             Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
             Refusal::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -122,7 +124,7 @@ impl From<Refusal> for Problem {
             Refusal::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let retry_after = match &refusal {
-            Refusal::Busy { retry_after, .. } => Some(retry_after.as_secs().max(1)),
+            Refusal::Busy { retry_after, .. } => retry_after.map(|later| later.as_secs().max(1)),
             Refusal::StorageFull => Some(10),
             Refusal::Elsewhere { .. } => Some(1),
             _ => None,

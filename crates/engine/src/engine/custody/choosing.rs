@@ -43,11 +43,13 @@ impl Engine {
     ) -> Result<Vec<NodeId>, Refusal> {
         let mut holders = ranked(execution, self.peers.all().chain([self.options.node]));
         if holders.len() < replicas {
-            return Err(busy(format!(
+            let reason = format!(
                 "{replicas} replicas are wanted and this node knows of {}, itself included: others \
                  join with a token of `outlast cluster invite`",
                 holders.len()
-            )));
+            );
+            // Members are soon known of, once they have joined; but nobody joins because somebody waits.
+            return Err(Refusal::Busy { reason, retry_after: None });
         }
         holders.truncate(replicas);
         Ok(holders)
