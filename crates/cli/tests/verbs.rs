@@ -289,13 +289,20 @@ fn what_is_parked_is_listed_and_resolved() {
     assert_eq!(parked["parked"][0]["execution"], id, "{parked}");
     let effect = parked["parked"][0]["effect"].as_str().unwrap();
     assert!(world.ok(&["ps"]).contains("parked"));
-    assert!(world.ok(&["parked", "--namespace", "test"]).contains(effect));
+    let listed = world.run(&["parked", "--namespace", "test"]);
+    assert!(listed.data.contains(effect) && listed.talk.contains("outlast resolve"), "{listed:?}");
+    let answer = format!("outlast resolve {id} {effect} done|not-done|");
+    assert!(world.ok(&["show", id]).contains(&answer), "{}", world.ok(&["show", id]));
     assert_eq!(world.run(&["resolve", "done"]).code, 2);
     assert_eq!(world.run(&["resolve", id, "perhaps"]).code, 2);
     let resolved = world.ok(&["resolve", id, effect, "done", "--result", r#"{"paid": 5}"#]);
     assert_eq!(resolved, "1 resolved\n");
     assert_eq!(world.json(&["show", id])["output"]["paid"], 5);
-    assert_eq!(world.ok(&["resolve", "--all", "--namespace", "test", "retry"]), "0 resolved\n");
+    for nothing in [&["resolve", id, "done"][..], &["resolve", "--all", "retry", "--json"]] {
+        let said = world.run(nothing);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.talk.contains("nothing that is parked fits"), "{said:?}");
+    }
 }
 
 #[test]

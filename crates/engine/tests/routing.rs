@@ -265,6 +265,7 @@ fn a_pivot_that_was_under_way_is_parked_after_a_restart_and_resolved_by_a_person
     };
     assert_eq!(items.len(), 1);
     assert_eq!(items[0].place, "/do/pay");
+    assert_eq!(items[0].reason.matches("not known whether").count(), 1, "{}", items[0].reason);
     assert!(driver.show(id(1)).summary.parked);
     driver.restart();
     let resolve = Ask::Resolve {

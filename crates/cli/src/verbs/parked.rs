@@ -50,13 +50,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let rows: Vec<_> = items.into_iter().flatten().map(row).collect();
         let headings = ["EXECUTION", "EFFECT", "PLACE", "CHOICES", "REASON"];
         table::print(&table::columns(&headings, &rows));
+        eprintln!("say what became of one with `outlast resolve EXECUTION EFFECT CHOICE`");
     }
     Ok(Exit::Completed)
 }
 
 fn row(item: &Json) -> Vec<String> {
-    let choices = item.get("choices").and_then(Json::as_array);
-    let choices: Vec<_> = choices.into_iter().flatten().filter_map(Json::as_str).collect();
+    let choices: Vec<&str> = table::texts(item, "choices").collect();
     vec![
         table::text(item, "execution"),
         table::text(item, "effect"),

@@ -1,5 +1,6 @@
 //! `outlast resolve`: says what became of parked effects, one or many.
 
+use anyhow::ensure;
 use outlast_expressions::value;
 use serde_json::{Map, Value as Json, json};
 
@@ -57,13 +58,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let count = answer.get("resolved").and_then(Json::as_u64).unwrap_or(0);
     if arguments.connection.json {
         table::print_json(&answer);
-    } else {
+    } else if 0 < count {
         println!("{count} resolved");
     }
-    if count == 0 {
-        eprintln!("nothing that is parked fits; `outlast parked` lists what there is");
-    }
+    ensure!(0 < count, "nothing that is parked fits; `outlast parked` lists what there is");
     Ok(Exit::Completed)
+}
+
+/// How it is said what became of something parked.
+pub(super) fn command(parked: &Json) -> String {
+    let text = |name| table::text(parked, name);
+    let choices: Vec<&str> = table::texts(parked, "choices").collect();
+    format!("outlast resolve {} {} {}", text("execution"), text("effect"), choices.join("|"))
 }
 
 fn request(arguments: &Arguments) -> anyhow::Result<Json> {

@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 
 use super::ps::nodes;
+use super::resolve::command;
 use crate::client::Connection;
 use crate::exit::Exit;
 use crate::table;
@@ -64,6 +65,7 @@ pub(super) fn describe(execution: &Json) -> String {
     for item in parked.into_iter().flatten() {
         let said = format!("{} at {}", table::text(item, "reason"), table::text(item, "place"));
         pairs.push(("parked", said));
+        pairs.push(("", format!("say what became of it: {}", command(item))));
     }
     table::pairs(&pairs)
 }

@@ -223,8 +223,7 @@ impl Engine {
             let fault = Fault::new(
                 FaultKind::Communication,
                 "Outcome unknown",
-                "the node stopped while the call was under way, and it is not known whether it \
-                 happened",
+                "the node stopped while the call was under way",
             );
             let event = Event::Answered { ticket, answer: Answer::Unknown(fault) };
             self.queue(id, |execution| Work::Advance { execution, event });
