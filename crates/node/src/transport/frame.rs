@@ -71,7 +71,18 @@ pub(crate) enum FrameError {
     #[error("a frame of the unknown kind {0}")]
     UnknownKind(u8),
     #[error("the connection broke")]
-    Io(#[from] io::Error),
+    Io(#[source] io::Error),
+}
+
+impl From<io::Error> for FrameError {
+    /// A process that ends closes its connections without a word of goodbye in TLS. Frames say how
+    /// long they are, so nothing can be taken for whole that was cut short.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
 }
 
 impl FrameError {
@@ -148,8 +159,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
     use proptest::prelude::*;
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncWriteExt, ReadBuf};
 
     use super::*;
 
@@ -201,6 +215,28 @@ mod tests {
             let (frames, _) = runtime().block_on(read(vec![bytes], 100));
             prop_assert!(frames.iter().all(|frame| frame.payload.len() <= 100));
         }
+    }
+
+    /// The end of a connection without a goodbye, as TLS tells it.
+    struct Gone;
+
+    impl AsyncRead for Gone {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let said = "peer closed connection without sending TLS close_notify: https://docs.rs";
+            Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, said)))
+        }
+    }
+
+    #[test]
+    fn an_end_without_a_goodbye_is_an_end() {
+        let error = runtime().block_on(FrameReader::new(Gone, 8).next(SECOND)).unwrap_err();
+        assert!(matches!(error, FrameError::Closed), "{error:?}");
+        let reset = FrameError::from(io::Error::from(io::ErrorKind::ConnectionReset));
+        assert!(matches!(reset, FrameError::Io(_)), "that is none");
     }
 
     #[test]
