@@ -258,11 +258,13 @@ impl Session<'_> {
         progress: &mut Progress,
     ) -> anyhow::Result<Event> {
         let waiting = self.node.ask(Ask::Wait(Which::Id(execution)));
-        tokio::pin!(waiting);
+        // Listened for once: what comes while progress is shown would be lost between two times.
+        let told = signals::told_to_end();
+        tokio::pin!(waiting, told);
         loop {
             tokio::select! {
                 biased;
-                signal = signals::told_to_end() => return Ok(Event::Signal(signal?)),
+                signal = &mut told => return Ok(Event::Signal(signal?)),
                 stopped = self.node.stopped() => return Ok(Event::Stopped(stopped)),
                 () = progress.next() => {}
                 reply = &mut waiting => match reply {
