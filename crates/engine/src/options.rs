@@ -29,6 +29,8 @@ pub struct EngineOptions {
     pub quotas: BTreeMap<String, Quota>,
     /// How many idle executions are held ready; the others sleep as bytes until something happens.
     pub awake_max: usize,
+    /// About how many bytes of them.
+    pub awake_bytes_max: usize,
     /// How long nodes wait for each other.
     pub times: Times,
     /// Whether `Action::Report` outputs are wanted.
@@ -48,6 +50,7 @@ impl EngineOptions {
             quota: Quota::default(),
             quotas: BTreeMap::new(),
             awake_max: 1024,
+            awake_bytes_max: 128 * 1024 * 1024,
             times: Times::default(),
             reports: true,
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use driver::{Driver, call, child, emit, id, listen, options, program, start_of, text, wait};
 use outlast_engine::{
     Action, Ask, Condition, Definition, Engine, EngineOptions, Input, Output, Position, Record,
-    RecordError, RecoveryError,
+    RecordError, RecoveryError, StartAsk,
 };
 use outlast_expressions::value;
 use outlast_workflow::{Answer, Program};
@@ -336,4 +336,21 @@ fn snapshots_do_not_leave_everything_awake() {
     let counters = driver.engine.counters();
     let awake = counters.started + counters.woken - counters.put_to_sleep;
     assert!(awake <= 10, "{awake} are awake");
+}
+
+/// A few large executions take as much memory as many small ones.
+#[test]
+fn large_executions_sleep_long_before_there_are_many() {
+    let mut driver = Driver::with(EngineOptions { awake_bytes_max: 100_000, ..options() });
+    let flow = program("flow", "1.0.0", vec![wait("w", "PT1H"), call("a")]);
+    driver.define(&flow);
+    for number in 1..=40 {
+        let Ask::Start(start) = start_of(&flow, id(number)) else { unreachable!() };
+        let input = text(&"x".repeat(10_000));
+        driver.ask(Ask::Start(Box::new(StartAsk { input, ..*start })));
+    }
+    let counters = driver.engine.counters();
+    let awake = counters.started + counters.woken - counters.put_to_sleep;
+    assert!((8..=12).contains(&awake), "{awake} are awake");
+    driver.engine.assert_invariants();
 }

@@ -54,7 +54,7 @@ use gossip::Gossip;
 use queue::FairQueue;
 pub use recovery::RecoveryError;
 use retention::Tombstones;
-use roster::Roster;
+use roster::{Roster, Wakefulness};
 use running::Cause;
 use snapshots::Unsaved;
 use spreading::Spreading;
@@ -257,9 +257,16 @@ impl Engine {
         let Some(slept) = self.roster.wake(id) else { return false };
         self.counters.woken += u64::from(slept);
         // The executions that this step uses are the most recently used ones.
-        let awake_max = self.options.awake_max.max(USED_PER_STEP);
-        self.counters.put_to_sleep += u64::from(self.roster.settle(awake_max));
+        let may =
+            Wakefulness { most: self.options.awake_max.max(USED_PER_STEP), ..self.wakefulness() };
+        self.counters.put_to_sleep += u64::from(self.roster.settle(may));
         true
+    }
+
+    /// How much may be awake between steps.
+    const fn wakefulness(&self) -> Wakefulness {
+        let EngineOptions { awake_max, awake_bytes_max, .. } = self.options;
+        Wakefulness { most: awake_max, bytes: awake_bytes_max, least: USED_PER_STEP }
     }
 
     /// Puts work for an execution into the line of its namespace.
@@ -346,7 +353,7 @@ impl Engine {
     /// if another time is now the earliest.
     fn settle(&mut self, step: &mut Step) {
         for _ in 0..2 {
-            self.counters.put_to_sleep += u64::from(self.roster.settle(self.options.awake_max));
+            self.counters.put_to_sleep += u64::from(self.roster.settle(self.wakefulness()));
         }
         let earliest = if self.storage_full { None } else { self.earliest() };
         if earliest != self.alarm {

@@ -1,7 +1,7 @@
 //! All executions an engine holds, and the orders in which they are looked for.
 //!
-//! Invariants: every index holds exactly what the entries say; at most `awake_max` executions and
-//! the one in use are awake once `settle` has run often enough.
+//! Invariants: every index holds exactly what the entries say; at most so many executions, and so many bytes
+//! of them, as `Wakefulness` says, and those in use, are awake once `settle` has run often enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,12 +21,50 @@ pub(super) struct Roster {
     by_name: BTreeMap<(Arc<str>, Box<str>), ExecutionId>,
     /// Ended executions that nobody holds, by the time of their end.
     ended: BTreeSet<(Time, ExecutionId)>,
-    /// Awake executions, the least recently used first.
-    awake: BTreeSet<(u64, ExecutionId)>,
+    awake: Awake,
     parked: BTreeSet<ExecutionId>,
     uses: u64,
     shares: BTreeMap<Arc<str>, Share>,
     live: usize,
+}
+
+/// Awake executions, the least recently used first, and about how many bytes each took when it was last
+/// used.
+#[derive(Debug, Default)]
+struct Awake {
+    by_use: BTreeMap<(u64, ExecutionId), usize>,
+    bytes: usize,
+}
+
+impl Awake {
+    fn insert(&mut self, touched: u64, id: ExecutionId, bytes: usize) {
+        self.remove(touched, id);
+        self.by_use.insert((touched, id), bytes);
+        self.bytes += bytes;
+    }
+
+    fn remove(&mut self, touched: u64, id: ExecutionId) {
+        if let Some(bytes) = self.by_use.remove(&(touched, id)) {
+            self.bytes -= bytes;
+        }
+    }
+
+    fn pop_first(&mut self) -> Option<ExecutionId> {
+        let ((_, id), bytes) = self.by_use.pop_first()?;
+        self.bytes -= bytes;
+        Some(id)
+    }
+}
+
+/// How much may be awake.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wakefulness {
+    /// Executions.
+    pub(super) most: usize,
+    /// About how many bytes of them.
+    pub(super) bytes: usize,
+    /// So many may be awake however large they are.
+    pub(super) least: usize,
 }
 
 /// What a namespace uses.
@@ -168,20 +206,21 @@ impl Roster {
             return Some(false);
         }
         if !slept {
-            self.awake.remove(&(entry.touched, id));
+            self.awake.remove(entry.touched, id);
         }
         entry.touched = uses;
-        self.awake.insert((uses, id));
+        self.awake.insert(uses, id, entry.weight);
         self.uses = uses;
         Some(slept)
     }
 
-    /// Puts the least recently used execution to sleep if more than `awake_max` are awake.
-    pub(super) fn settle(&mut self, awake_max: usize) -> bool {
-        if self.awake.len() <= awake_max {
+    /// Puts the least recently used execution to sleep if more are awake than may be.
+    pub(super) fn settle(&mut self, may: Wakefulness) -> bool {
+        let (count, bytes) = (self.awake.by_use.len(), self.awake.bytes);
+        if count <= may.most && (bytes <= may.bytes || count <= may.least) {
             return false;
         }
-        let Some((_, id)) = self.awake.pop_first() else { return false };
+        let Some(id) = self.awake.pop_first() else { return false };
         self.known(id).sleep();
         true
     }
@@ -189,7 +228,7 @@ impl Roster {
     /// Drops the state of an execution that the store holds as it is.
     pub(super) fn store(&mut self, id: ExecutionId) {
         let entry = self.entries.get_mut(id).expect("the execution was found in this step");
-        self.awake.remove(&(entry.touched, id));
+        self.awake.remove(entry.touched, id);
         entry.state = State::Stored;
     }
 
@@ -200,7 +239,7 @@ impl Roster {
         self.uses += 1;
         entry.touched = self.uses;
         entry.state = State::Awake(Box::new(execution), Origin::Stored);
-        self.awake.insert((self.uses, id));
+        self.awake.insert(self.uses, id, entry.weight);
     }
 
     fn index(&mut self, id: ExecutionId) {
@@ -220,7 +259,7 @@ impl Roster {
             self.parked.insert(id);
         }
         if entry.is_awake() {
-            self.awake.insert((entry.touched, id));
+            self.awake.insert(entry.touched, id, entry.weight);
         }
     }
 
@@ -235,7 +274,7 @@ impl Roster {
             share.running -= usize::from(is_running(entry.condition));
         }
         self.parked.remove(&id);
-        self.awake.remove(&(entry.touched, id));
+        self.awake.remove(entry.touched, id);
     }
 
     pub(super) fn assert_invariants(&self) {
@@ -246,9 +285,11 @@ impl Roster {
         assert_eq!(self.shares.values().map(|share| share.live).sum::<usize>(), live);
         let running = self.entries.iter().filter(|(_, entry)| is_running(entry.condition)).count();
         assert_eq!(self.shares.values().map(|share| share.running).sum::<usize>(), running);
+        assert_eq!(self.awake.by_use.values().sum::<usize>(), self.awake.bytes);
         for (id, entry) in self.entries.iter() {
             assert!(self.by_condition.contains(&(entry.condition, *id)));
-            assert_eq!(self.awake.contains(&(entry.touched, *id)), entry.is_awake());
+            let is_awake = self.awake.by_use.contains_key(&(entry.touched, *id));
+            assert_eq!(is_awake, entry.is_awake());
             assert_eq!(self.parked.contains(id), entry.parked);
             assert_eq!(self.ended.contains(&(entry.changed, *id)), entry.is_over());
             assert!(

@@ -76,7 +76,7 @@ impl Machine<'_> {
             let fault = Fault::new(
                 FaultKind::Communication,
                 "Outcome unknown",
-                "another node made the call, and it is not known whether it happened",
+                "another node made the call",
             );
             return (!parked).then(|| self.answered(branch, &calling, Answer::Unknown(fault)));
         }
