@@ -1,16 +1,21 @@
 //! Compiled jq filters.
 //!
-//! A filter is compiled once per definition and evaluated often. It asks only for the variables it
-//! mentions, and a path into a large input copies nothing.
+//! A filter is compiled once per definition and evaluated often, or never: what evaluates it is made
+//! when that happens for the first time, and kept. It asks only for the variables it mentions, and a
+//! path into a large input copies nothing.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jaq_core::{Ctx, Vars};
 
 use crate::library::Data;
 use crate::{Value, compiler, value};
+
+/// What is wrong with an expression that has several values.
+pub(crate) const SEVERAL_OUTPUTS: &str =
+    "the expression has more than one output; wrap it in [ ] to get them as an array";
 
 /// How much of a value an error message shows.
 const MESSAGE_BYTES_MAX: usize = 400;
@@ -25,7 +30,14 @@ pub(crate) struct Compiled {
     pub(crate) uses: Vec<String>,
     /// Whether it only selects parts of what it is given, so that its value is as sound as they are.
     pub(crate) selects: bool,
-    pub(crate) filter: jaq_core::Filter<Data>,
+    /// What evaluates it, since somebody wanted its value.
+    pub(crate) filter: OnceLock<jaq_core::Filter<Data>>,
+}
+
+impl Compiled {
+    fn filter(&self) -> &jaq_core::Filter<Data> {
+        self.filter.get_or_init(|| compiler::link_again(&self.source, &self.uses))
+    }
 }
 
 /// Whether an expression is bounded by the size of its input.
@@ -97,7 +109,7 @@ impl Filter {
         input: &Value,
         binding: &dyn Fn(&str) -> Value,
     ) -> Result<Value, EvaluationError> {
-        let Compiled { filter, uses, selects, .. } = &*self.0;
+        let (filter, Compiled { uses, selects, .. }) = (self.0.filter(), &*self.0);
         let variables = Vars::new(uses.iter().map(|name| binding(name)));
         let context = Ctx::<Data>::new(&filter.lut, variables);
         let mut outputs = filter.id.run((context, input.clone()));
@@ -125,8 +137,7 @@ impl fmt::Debug for Filter {
 }
 
 fn several_outputs() -> EvaluationError {
-    let message = "the expression has more than one output; wrap it in [ ] to get them as an array";
-    EvaluationError { message: message.to_owned() }
+    EvaluationError { message: SEVERAL_OUTPUTS.to_owned() }
 }
 
 fn failure(exception: jaq_core::Exn<'_, Value>) -> EvaluationError {
@@ -155,5 +166,22 @@ fn excerpt(error: &jaq_core::Error<Value>) -> String {
     match value::parse(&excerpt.0) {
         Ok(Value::TStr(text)) => String::from_utf8_lossy(&text).into_owned(),
         _ => excerpt.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_evaluates_it_is_made_for_the_first_value_and_kept() {
+        let filter = Filter::compile("map(.a) + [$b]", &["b"]).unwrap();
+        assert!(filter.0.filter.get().is_none(), "nobody wanted its value yet");
+        let input = value::parse(r#"[{"a":1}]"#).unwrap();
+        let evaluate = |filter: &Filter| filter.evaluate(&input, &|_| value::integer(2)).unwrap();
+        assert_eq!(evaluate(&filter), value::parse("[1,2]").unwrap());
+        let made: *const _ = filter.0.filter.get().unwrap();
+        assert_eq!(evaluate(&filter.clone()), value::parse("[1,2]").unwrap());
+        assert!(std::ptr::eq(made, filter.0.filter.get().unwrap()), "made once");
     }
 }

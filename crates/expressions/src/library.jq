@@ -17,7 +17,6 @@ def @tsv:
 def strptime($format):
   if $format | test("%[^a-zA-Z%]*Q") then error("a time zone by name differs from node to node; use an offset (%z)")
   else unchecked_strptime($format) end;
-def single(f): [f] | if length < 2 then .[0] else error("the expression has more than one output; wrap it in [ ] to get them as an array") end;
 def sub(re; f; flags):
   [split_matches(re; flags)[] | if isarray then [capture_of_match | f] else [.] end]
   | if all(length == 1) then map(.[0]) | add + "" else reduce .[] as $options (""; . + $options[]) end;

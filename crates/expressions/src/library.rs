@@ -9,9 +9,10 @@ use std::sync::LazyLock;
 use jaq_core::data::JustLut;
 use jaq_core::load::parse::Def;
 use jaq_core::native::{Fun, bome, run, v};
-use jaq_core::{Error, load};
+use jaq_core::{Bind, Cv, Error, ValXs, load};
 
 use crate::Value;
+use crate::filter::SEVERAL_OUTPUTS;
 use crate::{rewrite, value};
 
 /// The kind of data that filters run on: our values, and nothing beside them.
@@ -67,7 +68,10 @@ pub(crate) fn functions() -> impl Iterator<Item = Fun<Data>> {
             "strptime" => ("unchecked_strptime", arguments, function),
             _ => (name, arguments, function),
         })
-        .chain([run::<Data>(("fromjson", v(0), |cv| bome(from_json(&cv.1))))])
+        .chain([
+            run::<Data>(("fromjson", v(0), |cv| bome(from_json(&cv.1)))),
+            run::<Data>(("single", [Bind::Fun(())].into(), single)),
+        ])
         .chain(rewrite::functions())
 }
 
@@ -86,6 +90,20 @@ pub(crate) fn signatures() -> &'static [(&'static str, usize)] {
 fn from_json(input: &Value) -> Result<Value, Error<Value>> {
     let text = value::as_str(input).ok_or_else(|| Error::typ(input.clone(), "string"))?;
     value::parse(text).map_err(|error| Error::str(format_args!("cannot parse as JSON: {error}")))
+}
+
+/// The one output of a filter, or null. It stands around every expression of a template, and in jq it
+/// would be most of what such a filter holds.
+fn single(mut cv: Cv<'_, Data>) -> ValXs<'_, Value> {
+    let (filter, context) = cv.0.pop_fun();
+    let mut outputs = filter.run((context, cv.1));
+    let first = outputs.next().unwrap_or(Ok(Value::Null));
+    let one = first.and_then(|value| match outputs.next() {
+        None => Ok(value),
+        Some(Ok(_)) => Err(Error::str(SEVERAL_OUTPUTS).into()),
+        Some(Err(exception)) => Err(exception),
+    });
+    Box::new(std::iter::once(one))
 }
 
 /// Definitions that replace what would look at the machine's time zones, or that jaq lacks.

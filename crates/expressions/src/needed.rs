@@ -1,17 +1,19 @@
 //! The part of the library that an expression needs.
 //!
-//! Much of jq's library is written in jq. Compiling all of it into every filter would make each a
-//! hundred times as costly as its own text, and a definition may have thousands of expressions. So
-//! the library is parsed once, and a filter gets only what it calls, and what that calls.
+//! Much of jq's library is written in jq, the rest in Rust. Linking all of it with every filter would
+//! make each a hundred times as costly as its own text, and as large for as long as it is kept, and a
+//! definition may have thousands of expressions. So the library is parsed once, and a filter gets only
+//! what it calls, and what that calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use jaq_core::load::lex::StrPart;
 use jaq_core::load::parse::{BinaryOp, Def, Pattern, Term};
+use jaq_core::native::Fun;
 use jaq_core::path::{Part, Path};
 
-use crate::library;
+use crate::library::{self, Data};
 
 /// A filter by its name and number of arguments.
 type Signature<'a> = (&'a str, usize);
@@ -33,12 +35,22 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     Library { definitions, calls, places }
 });
 
-/// The definitions that a term needs, in the order of the library.
-pub(crate) fn needed(term: &Term<&str>) -> Vec<Def<&'static str>> {
+/// What is linked with a term.
+pub(crate) struct Needed {
+    /// Filters that are defined in jq, in the order of the library.
+    pub(crate) definitions: Vec<Def<&'static str>>,
+    /// Filters that are written in Rust.
+    pub(crate) functions: Vec<Fun<Data>>,
+}
+
+/// The part of the library that a term needs.
+pub(crate) fn needed(term: &Term<&str>) -> Needed {
     let Library { definitions, calls: inner, places } = &*LIBRARY;
     let mut taken = vec![false; definitions.len()];
+    let mut called: BTreeSet<Signature<'_>> = BTreeSet::new();
     let mut open: Vec<Signature<'_>> = calls(term);
     while let Some(signature) = open.pop() {
+        called.insert(signature);
         for index in places.get(&signature).into_iter().flatten() {
             if !taken[*index] {
                 taken[*index] = true;
@@ -47,7 +59,9 @@ pub(crate) fn needed(term: &Term<&str>) -> Vec<Def<&'static str>> {
         }
     }
     let definitions = definitions.iter().zip(taken);
-    definitions.filter(|(_, taken)| *taken).map(|(definition, _)| definition.clone()).collect()
+    let definitions = definitions.filter(|(_, taken)| *taken).map(|(it, _)| it.clone()).collect();
+    let is_called = |(name, arguments, _): &Fun<Data>| called.contains(&(*name, arguments.len()));
+    Needed { definitions, functions: library::functions().filter(is_called).collect() }
 }
 
 /// Every filter that a term mentions, its own definitions and arguments included.
@@ -141,7 +155,8 @@ mod tests {
 
     fn names(source: &str) -> Vec<&'static str> {
         let needed = needed(&syntax::parse(source).unwrap());
-        needed.iter().map(|definition| definition.name).collect()
+        let definitions = needed.definitions.iter().map(|definition| definition.name);
+        definitions.chain(needed.functions.iter().map(|(name, _, _)| *name)).collect()
     }
 
     #[test]
@@ -153,7 +168,8 @@ mod tests {
     fn what_is_called_brings_what_it_calls() {
         let needed = names("map(.a) | from_entries");
         assert!(needed.contains(&"map") && needed.contains(&"from_entries"), "{needed:?}");
-        assert!(needed.len() < library::definitions().len() / 2, "{needed:?}");
+        let whole = library::definitions().len() + library::functions().count();
+        assert!(needed.len() < whole / 10, "{needed:?} of {whole}");
     }
 
     #[test]

@@ -41,6 +41,19 @@ impl Written {
 }
 
 impl Deferred {
+    /// A value that hardly anybody will look at, as its bytes, which need a tenth of the room.
+    pub fn put_away(value: Value) -> Self {
+        let mut bytes = Vec::new();
+        match codec::encode(&value, &mut Encoder::new(&mut bytes), &mut ()) {
+            Ok(()) if codec::skip(&mut Decoder::new(&bytes)).is_ok() => {
+                let (bytes, value) = (bytes.into(), OnceLock::new());
+                Self(Form::Written(Arc::new(Written { bytes, value })))
+            }
+            // It is nested too deeply to be written down.
+            _ => value.into(),
+        }
+    }
+
     /// The value.
     pub fn value(&self) -> &Value {
         match &self.0 {

@@ -226,3 +226,13 @@ fn only_what_is_the_same_to_the_last_digit_is_known_to_be() {
     // Nobody looks into what two hold that were made apart.
     assert!(!same(&values()[5], &values()[5]));
 }
+
+#[test]
+fn what_is_put_away_comes_back_the_same() {
+    for text in ["null", "\"a\"", "[]", r#"{"b":[1,2.50,{"a":null}],"a":"é"}"#] {
+        let value = parse(text).unwrap();
+        assert_eq!(to_text(Deferred::put_away(value).value()), text);
+    }
+    let too_deep = (0..DEPTH_MAX + 2).fold(null(), |inner, _| array([inner]));
+    assert_eq!(Deferred::put_away(too_deep.clone()).value(), &too_deep);
+}
