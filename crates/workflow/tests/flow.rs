@@ -350,7 +350,7 @@ fn attempts(body: Node, policy: RetryPolicy) -> Vec<u64> {
     let tried = Try(Box::new(body), 1, Some(Box::new(Set("$error.status"))));
     let mut world = changed(tried, OnFault::Leave, |program| {
         let Kind::Try { catch, .. } = &mut named(program, "try").kind else { panic!("no try") };
-        catch.retry = Some(policy);
+        catch.retry = Some(Box::new(policy));
     });
     world.broken.insert("a".into());
     let mut times = vec![0];

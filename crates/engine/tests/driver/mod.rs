@@ -129,7 +129,7 @@ pub(crate) fn raw_program(
         name: name.to_owned(),
         version: version.to_owned(),
         dsl: "1.0.3".to_owned(),
-        definition: Value::Null,
+        definition: Value::Null.into(),
         tasks,
         input: Transform::default(),
         output: Transform::default(),

@@ -1,6 +1,8 @@
 //! Expressions and templates: text to filters, with errors that point into the text.
 
-use outlast_expressions::{Composed, Filter, compose, value};
+use std::collections::BTreeMap;
+
+use outlast_expressions::{CompileError, Composed, Filter, compose, value};
 use outlast_workflow::program::{Expression, Place, Span, Template};
 use serde_json::Value as Json;
 
@@ -22,6 +24,9 @@ pub(super) struct Compiler<'a> {
     /// Whether there were more, and it was told.
     is_full: bool,
     secrets: Vec<String>,
+    /// What was compiled before, by its text and the variables in scope: the tasks of a document resemble
+    /// each other, and what is equal is one filter.
+    known: BTreeMap<(String, Vec<String>), Filter>,
     pub(super) found: Found,
 }
 
@@ -33,7 +38,20 @@ pub(super) fn unwrapped(text: &str) -> Option<&str> {
 impl<'a> Compiler<'a> {
     pub(super) fn new(text: &'a str, secrets: Vec<String>) -> Self {
         let (lines, left) = (text.lines().collect(), EXPRESSIONS_MAX);
-        Self { lines, left, is_full: false, secrets, found: Found::default() }
+        let known = BTreeMap::new();
+        Self { lines, left, is_full: false, secrets, known, found: Found::default() }
+    }
+
+    /// A filter of this text, the same for the same.
+    fn filter(&mut self, source: &str, variables: &[&str]) -> Result<Filter, CompileError> {
+        let variables_in_full = variables.iter().map(|it| (*it).to_owned()).collect();
+        let key = (source.to_owned(), variables_in_full);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(known.clone());
+        }
+        let filter = Filter::compile(source, variables)?;
+        self.known.insert(key, filter.clone());
+        Ok(filter)
     }
 
     /// An expression in `${ }` or bare: `if`, `when`, `while`, `until`, `from`, `as`, `in`.
@@ -89,7 +107,7 @@ impl<'a> Compiler<'a> {
             Composed::Literal(value) => return Some(Template::Literal(value)),
             Composed::Source(source) => source,
         };
-        match Filter::compile(&source, &scope.names(site)) {
+        match self.filter(&source, &scope.names(site)) {
             Ok(filter) => Some(Template::Computed(Expression { filter, place })),
             Err(error) => {
                 let message = format!("these expressions are too much together: {error}");
@@ -130,7 +148,7 @@ impl<'a> Compiler<'a> {
                 return None;
             }
         }
-        match Filter::compile(source, &scope.names(site)) {
+        match self.filter(source, &scope.names(site)) {
             Ok(filter) => {
                 self.secrets(at, source, &filter);
                 Some(filter)
@@ -158,7 +176,7 @@ impl<'a> Compiler<'a> {
         &self,
         at: &Cursor<'_>,
         source: &str,
-        error: &outlast_expressions::CompileError,
+        error: &CompileError,
         site: Site,
         scope: &Scope,
     ) -> Diagnostic {

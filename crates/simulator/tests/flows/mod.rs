@@ -135,7 +135,7 @@ impl Tasks {
             variable: "error".to_owned(),
             when: None,
             except_when: None,
-            retry: Some(retry),
+            retry: Some(Box::new(retry)),
             body: None,
             then: None,
         };
@@ -184,7 +184,7 @@ impl Tasks {
             name: name.to_owned(),
             version: "1.0.0".to_owned(),
             dsl: "1.0.3".to_owned(),
-            definition: Value::Null,
+            definition: Value::Null.into(),
             tasks: self.0,
             input: Transform::default(),
             output: Transform::default(),

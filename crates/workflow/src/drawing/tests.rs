@@ -89,7 +89,7 @@ impl Builder {
             name: "reviewer-assignment".to_owned(),
             version: "1.0.0".to_owned(),
             dsl: "1.0.3".to_owned(),
-            definition: value::object([]),
+            definition: value::object([]).into(),
             tasks: self.tasks,
             input: Transform::default(),
             output: Transform::default(),
@@ -153,7 +153,8 @@ fn reviewer_assignment() -> (Program, Vec<(TaskId, TaskView)>) {
     let rank_l = made.call("rankL", "post", "http://library-l.example/rank");
     let rank_m = made.call("rankM", "post", "http://library-m.example/rank");
     let handler = made.sequence(&[rank_m]);
-    let retry = Some(RetryPolicy { attempts: Some(4), ..RetryPolicy::default() });
+    let retry = RetryPolicy { attempts: Some(4), ..RetryPolicy::default() };
+    let retry = Some(Box::new(retry));
     let shortlist = made.attempt("shortlist", &[rank_l], Catch { retry, ..catch(Some(handler)) });
     let reserve = made.call("reserve", "post", "http://pool.example/slots");
     let commit = made.call("commitAssignment", "post", "http://chair.example/assignments");

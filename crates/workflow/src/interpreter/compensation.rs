@@ -337,7 +337,7 @@ impl Machine<'_> {
             PlanEntry::Undo { task, .. } => self.compensation(*task).retry.clone(),
             _ => None,
         };
-        let policy = policy.unwrap_or_else(default_policy);
+        let policy = policy.unwrap_or_else(|| Box::new(default_policy()));
         let at = self.retry_time(branch, &policy, retries, since).ok().flatten();
         if let Some(at) = at {
             let alarm = self.set_alarm(branch, at);

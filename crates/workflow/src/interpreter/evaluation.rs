@@ -167,7 +167,7 @@ impl Machine<'_> {
     fn expression_fault(&self, branch: &Branch, expression: &Expression, message: &str) -> Fault {
         let document = match branch.top() {
             Some(frame) => self.program.document_of(frame.task),
-            None => &self.program.definition,
+            None => self.program.definition.value(),
         };
         let written = at_pointer(document, &expression.place.pointer);
         let written = match value::as_str(&written) {
@@ -245,7 +245,7 @@ impl Machine<'_> {
         };
         value::object([
             ("id", value::string(&id.to_string())),
-            ("definition", definition.clone()),
+            ("definition", definition.value().clone()),
             ("input", self.value(input)),
             ("startedAt", describe_time(started)),
         ])

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use outlast_expressions::Value;
+use outlast_expressions::value::Deferred;
 use outlast_lineage::Digest;
 
 use super::{Kind, OnFault, Program, Task, TaskId, Template, Transform, Undo};
@@ -43,7 +43,7 @@ pub struct Part {
     /// Its name.
     pub name: String,
     /// Its document as a value.
-    pub definition: Value,
+    pub definition: Deferred,
     /// Checks and transforms its raw input.
     pub input: Transform,
     /// Transforms and checks its output.

@@ -15,6 +15,7 @@ mod template;
 use std::sync::Arc;
 
 use outlast_expressions::Value;
+use outlast_expressions::value::Deferred;
 use outlast_lineage::Digest;
 
 pub use graph::{Graph, Link, Scatter, ScatterMethod, Source, Step};
@@ -47,7 +48,7 @@ pub struct Program {
     /// The version of the language (`document.dsl`), which decides the spelling of error types.
     pub dsl: String,
     /// The document as a value, for `$workflow.definition` and `$task.definition`.
-    pub definition: Value,
+    pub definition: Deferred,
     /// All tasks by number. The first is the document's `do`.
     pub tasks: Vec<Task>,
     /// Checks and transforms the raw input of the workflow.
@@ -85,7 +86,7 @@ impl Program {
 
     /// The document that a task stands in.
     pub(crate) fn document_of(&self, task: TaskId) -> &Value {
-        self.linked.around(task).map_or(&self.definition, |part| &part.definition)
+        self.linked.around(task).map_or(&self.definition, |part| &part.definition).value()
     }
 }
 

@@ -43,7 +43,6 @@ pub enum Flow {
 
 /// What a task does.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "programs are few and shared; a box would only hide")]
 pub enum Kind {
     /// `do`: one after the other.
     Sequence(Vec<TaskId>),
@@ -179,7 +178,7 @@ pub struct Catch {
     /// Not if this holds.
     pub except_when: Option<Expression>,
     /// Tried again by this policy before the error is handled.
-    pub retry: Option<RetryPolicy>,
+    pub retry: Option<Box<RetryPolicy>>,
     /// Handles the error: a sequence.
     pub body: Option<TaskId>,
     /// What comes after a handled error, if not what comes after the task.
@@ -287,7 +286,7 @@ pub struct Compensation {
     /// What undoing costs, on the captured value. Without it: 0.
     pub cost: Option<Template>,
     /// How a failed undo is tried again.
-    pub retry: Option<RetryPolicy>,
+    pub retry: Option<Box<RetryPolicy>>,
     /// How long one try of the undo may take.
     pub timeout: Option<Template>,
     /// Whether the undo holds even if the call never ran, or comes only afterwards. Then a call whose

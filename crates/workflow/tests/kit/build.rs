@@ -138,7 +138,7 @@ pub fn bare_program(name: &str, root: Node, on_fault: OnFault) -> Program {
         name: name.into(),
         version: "1.0.0".into(),
         dsl: "1.0.3".into(),
-        definition: Value::default(),
+        definition: Value::default().into(),
         tasks: tasks.collect(),
         input: Transform::default(),
         output: Transform::default(),
@@ -411,7 +411,7 @@ impl Builder {
             variable: "error".into(),
             when: None,
             except_when: None,
-            retry: (retries > 0).then_some(policy),
+            retry: (retries > 0).then_some(Box::new(policy)),
             body: handler,
             then: None,
         };

@@ -72,7 +72,7 @@ mod tests {
             name: String::new(),
             version: String::new(),
             dsl: String::new(),
-            definition: Value::default(),
+            definition: Value::default().into(),
             tasks: Vec::new(),
             input: Transform::default(),
             output: Transform::default(),

@@ -51,7 +51,7 @@ impl<'p> Places<'p> {
             Kind::Try { catch, .. } => {
                 self.expression(catch.when.as_ref());
                 self.expression(catch.except_when.as_ref());
-                self.retry(catch.retry.as_ref());
+                self.retry(catch.retry.as_deref());
             }
             Kind::Listen { to, .. } => self.strategy(to),
             Kind::Call { service: Service::Http { authentication, .. }, .. } => {
@@ -65,7 +65,7 @@ impl<'p> Places<'p> {
             }
             self.template(compensation.cost.as_ref());
             self.template(compensation.timeout.as_ref());
-            self.retry(compensation.retry.as_ref());
+            self.retry(compensation.retry.as_deref());
         }
         self.template(task.traits.idempotency.as_ref().and_then(|it| it.key.as_ref()));
     }

@@ -90,7 +90,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A retry policy, or the name of one in `use.retries`.
-    pub(super) fn retry(&mut self, at: &Cursor<'a>, scope: &Scope) -> Option<RetryPolicy> {
+    pub(super) fn retry(&mut self, at: &Cursor<'a>, scope: &Scope) -> Option<Box<RetryPolicy>> {
         let definition = match at.text() {
             None => at.clone(),
             Some(name) => match self.names.retries.get(name) {
@@ -104,7 +104,7 @@ impl<'a> Lowering<'a> {
                 }
             },
         };
-        Some(self.retry_policy(&definition, scope))
+        Some(Box::new(self.retry_policy(&definition, scope)))
     }
 
     pub(super) fn retry_policy(&mut self, at: &Cursor<'a>, scope: &Scope) -> RetryPolicy {

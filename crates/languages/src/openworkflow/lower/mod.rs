@@ -20,7 +20,7 @@ mod transform;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_expressions::value;
+use outlast_expressions::value::{self, Deferred};
 use outlast_lineage::Digest;
 use outlast_workflow::program::{Kind, OnFault, Task, Transform};
 use outlast_workflow::{Program, TaskId};
@@ -120,7 +120,7 @@ impl<'a> Lowering<'a> {
             name: say("name"),
             version: say("version"),
             dsl: say("dsl"),
-            definition: value::from_json(self.document.node.to_json()),
+            definition: Deferred::put_away(value::from_json(self.document.node.to_json())),
             tasks: self.all_tasks(),
             input,
             output,

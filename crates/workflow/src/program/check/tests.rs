@@ -52,7 +52,7 @@ fn program(count: u32, tasks: Vec<Task>) -> Program {
         name: String::new(),
         version: String::new(),
         dsl: String::new(),
-        definition: value::null(),
+        definition: value::null().into(),
         tasks: std::iter::once(root).chain(tasks).collect(),
         input: Transform::default(),
         output: Transform::default(),
