@@ -209,6 +209,22 @@ fn nodes_learn_of_each_other_and_the_lost_are_removed_everywhere() {
 }
 
 #[test]
+fn nodes_that_are_stopped_leave_closed_journals() {
+    let mut cluster = Cluster::of(2);
+    let nap = cluster.file("nap.yaml", NAP);
+    let execution = start(&cluster.nodes[0], &nap, &["--survival", "passive:2"]);
+    // Whoever does not lead it has the other one asked, too.
+    for node in &cluster.nodes {
+        assert_eq!(node.said(&["show", &execution, "--json"])["condition"], "waiting");
+    }
+    for node in &mut cluster.nodes {
+        node.stop();
+        let found = node.check();
+        assert_eq!(found["journal"]["closed"], true, "{found}");
+    }
+}
+
+#[test]
 fn nodes_are_restarted_one_after_the_other_under_load_and_nothing_fails() {
     const STEPS: usize = 30;
     let mut cluster = Cluster::of(3);

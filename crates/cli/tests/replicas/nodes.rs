@@ -149,6 +149,13 @@ impl Node {
         self.process.stop();
     }
 
+    /// What is found on its disk. The node must not run.
+    pub(crate) fn check(&self) -> Json {
+        let checked = outlast(&["data", "check", "--json"]).arg(&self.data).output().unwrap();
+        assert!(checked.status.success(), "{checked:?}");
+        serde_json::from_slice(&checked.stdout).unwrap()
+    }
+
     /// A command against this node.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = outlast(arguments);

@@ -32,6 +32,7 @@ pub(crate) async fn keep_giving(
     relay: Relay,
     mut events: mpsc::Receiver<Event>,
 ) {
+    let _taking = relay.taking();
     let mut arrived = Vec::new();
     while 0 < events.recv_many(&mut arrived, BATCH_MAX).await {
         if let Some(by) = arrived.iter().find_map(shut_out_by) {

@@ -10,7 +10,7 @@ mod wire;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -63,7 +63,7 @@ struct Inner {
     transport: Transport,
     numbers: AtomicU64,
     pending: Mutex<BTreeMap<u64, (NodeId, oneshot::Sender<Answer>)>>,
-    router: OnceLock<Router>,
+    router: Mutex<Option<Router>>,
     turns: Arc<Semaphore>,
     seats: Arc<Semaphore>,
 }
@@ -82,7 +82,7 @@ impl Relay {
                 // Answers to an earlier life must not be taken for answers to this one.
                 numbers: AtomicU64::new(u64::from_le_bytes(random::bytes()) >> 1),
                 pending: Mutex::default(),
-                router: OnceLock::new(),
+                router: Mutex::default(),
                 turns: Arc::new(Semaphore::new(SERVED_MAX)),
                 seats: Arc::new(Semaphore::new(ENDS_AWAITED_MAX)),
             }),
@@ -91,8 +91,12 @@ impl Relay {
 
     /// From now on requests of others are answered by these routes.
     pub(crate) fn serve(&self, router: Router) {
-        // A node has one API; whoever serves it twice serves the same.
-        let _ = self.inner.router.set(router);
+        *self.inner.router() = Some(router);
+    }
+
+    /// What others pass on is taken until this is dropped.
+    pub(crate) fn taking(&self) -> Taking {
+        Taking(self.clone())
     }
 
     /// This node.
@@ -160,7 +164,7 @@ impl Relay {
             false => (&inner.turns, Some(room)),
         };
         let turn = Arc::clone(places).try_acquire_owned();
-        let (Some(router), Ok(turn)) = (inner.router.get().cloned(), turn) else {
+        let (Some(router), Ok(turn)) = (inner.router().clone(), turn) else {
             return inner.reply(from, number, plain(StatusCode::SERVICE_UNAVAILABLE));
         };
         tokio::spawn(async move {
@@ -173,7 +177,22 @@ impl Relay {
     }
 }
 
+/// Requests of others are taken. The routes that answer them hold the node, and this relay besides: they
+/// are let go of in the end, or a node that has stopped would never close its journal.
+pub(crate) struct Taking(Relay);
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        let routes = self.0.inner.router().take();
+        drop(routes);
+    }
+}
+
 impl Inner {
+    fn router(&self) -> MutexGuard<'_, Option<Router>> {
+        self.router.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn pending(&self) -> MutexGuard<'_, BTreeMap<u64, (NodeId, oneshot::Sender<Answer>)>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
