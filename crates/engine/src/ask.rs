@@ -175,6 +175,8 @@ pub struct Filter {
     pub workflow: Option<String>,
     /// In this condition.
     pub condition: Option<Condition>,
+    /// That this node holds together with others.
+    pub holder: Option<NodeId>,
     /// With ids after this one: where the page before ended.
     pub after: Option<ExecutionId>,
     /// At most this many; zero is the most an engine gives.

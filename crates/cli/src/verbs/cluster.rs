@@ -70,9 +70,12 @@ that this node goes on with, STALLED those that stand still: `outlast ps` says w
     /// Remove a member that is lost for good; its id never comes back
     #[command(after_help = "\
 Examples:
+  outlast ps --holder 0123456789abcdef            what it holds with others: look at this first
   outlast cluster remove 0123456789abcdef         its disk is lost; in its place a new one may join
 
-Executions no longer wait for it. If it comes up again it is told so, and ends.")]
+Executions no longer wait for it. If it comes up again it is told so, and ends. This cannot be taken
+back, and what the node did in runs that do not count stays done: one that is only cut off or down
+is better brought back.")]
     Remove {
         /// The member, as `status` names it
         member: String,
@@ -226,6 +229,9 @@ fn remove(connection: &Connection, node: &str) -> anyhow::Result<Exit> {
         table::print_json(&done);
     } else {
         eprintln!("{node} is removed; every member is told, and hears it no more");
+    }
+    if let Some(warning) = done.get("warning").and_then(Json::as_str) {
+        eprintln!("warning: {warning}");
     }
     Ok(Exit::Completed)
 }

@@ -16,6 +16,7 @@ Examples:
   outlast ps                                    every execution the node knows
   outlast ps --status faulted                   those that ended with an error
   outlast ps --namespace orders --limit 20      twenty of a namespace, by their ids
+  outlast ps --holder 0123456789abcdef          those that a member of the cluster holds with others
   outlast ps --json | jq -r '.executions[].execution'")]
 pub(crate) struct Arguments {
     /// Only those in this condition: running, waiting, suspended, compensating, completed, faulted,
@@ -28,6 +29,9 @@ pub(crate) struct Arguments {
     /// Only those of the workflow with this name
     #[arg(long, value_name = "WORKFLOW")]
     name: Option<String>,
+    /// Only those that this member of the cluster holds together with others
+    #[arg(long, value_name = "NODE")]
+    holder: Option<String>,
     /// At most this many: those with the lowest ids
     #[arg(long, value_name = "COUNT")]
     limit: Option<NonZeroUsize>,
@@ -67,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 /// Whoever asked for some of them is not told that there are none.
 const fn nothing_found(arguments: &Arguments) -> &'static str {
     match arguments {
-        Arguments { status: None, namespace: None, name: None, .. } => {
+        Arguments { status: None, namespace: None, name: None, holder: None, .. } => {
             "no executions; start one with `outlast start FLOW`"
         }
         _ => "no such executions; `outlast ps` lists all",
@@ -88,6 +92,7 @@ async fn list(
             ("condition", arguments.status.clone()),
             ("namespace", arguments.namespace.clone()),
             ("workflow", arguments.name.clone()),
+            ("holder", arguments.holder.clone()),
             ("after", after.take()),
             ("limit", left.map(|left| left.to_string())),
         ]

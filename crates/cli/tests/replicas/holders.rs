@@ -65,6 +65,38 @@ fn a_disk_is_lost_for_good_and_one_run_remains_that_everybody_forgets() {
     assert_eq!(nodes, all, "{shown}");
 }
 
+#[test]
+fn whoever_removes_a_node_that_may_only_be_cut_off_is_told_what_is_lost_by_it() {
+    let mut cluster = Cluster::of(3);
+    let nap = cluster.file("nap.yaml", NAP);
+    let execution = start(&cluster.nodes[1], &nap, &["--survival", "partition-tolerant:3"]);
+    let lost = cluster.nodes[2].id.clone();
+    until("its holders have it", || held(&cluster, 2) == json!(1));
+    cluster.nodes[2].stop();
+    let listed = cluster.nodes[0].said(&["ps", "--holder", &lost, "--json"]);
+    assert_eq!(listed["executions"][0]["execution"], execution.as_str(), "{listed}");
+    let nobody = cluster.nodes[0].said(&["ps", "--holder", "00000000000000ff", "--json"]);
+    assert_eq!(nobody["executions"], json!([]));
+
+    let removing = ["cluster", "remove", &lost, "--json"];
+    let removed = cluster.nodes[0].command(&removing).output().unwrap();
+    assert!(removed.status.success(), "{removed:?}");
+    let (said, told): (String, Json) = (
+        String::from_utf8_lossy(&removed.stderr).into_owned(),
+        serde_json::from_slice(&removed.stdout).unwrap(),
+    );
+    assert_eq!(told["executions"], json!([execution]), "{told}");
+    let warning = told["warning"].as_str().unwrap();
+    assert!(warning.contains("what it did in runs of them that do not count stays done"), "{told}");
+    assert!(warning.contains("is heard now") || warning.contains("was heard of"), "{told}");
+    assert_eq!(said.trim(), format!("warning: {warning}"));
+
+    // It can do nothing any more for what it held, and says what that was.
+    let (code, said) = cluster.nodes[2].start_in_vain();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("had not ended for it: 1 ({execution})")), "{said}");
+}
+
 /// Starts what three of four nodes hold, of which the first leads it: its id, and who does not hold it.
 fn held_by_three(cluster: &Cluster, flow: &Path) -> (String, usize) {
     let execution = start(&cluster.nodes[0], flow, &["--survival", "partition-tolerant:3"]);

@@ -1,14 +1,15 @@
 //! What is asked, and what is answered.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
-use outlast_lineage::ExecutionId;
+use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::Event;
 
 use super::entry::Entry;
 use super::{Cause, Engine, Step, Work};
 use crate::{
-    Ask, Caller, Condition, Detail, Filter, Position, Refusal, Reply, Summary, Which,
+    Ask, Caller, Condition, Detail, Filter, Holders, Position, Refusal, Reply, Summary, Which,
     WorkflowVersion,
 };
 
@@ -238,9 +239,10 @@ impl Engine {
     fn list(&self, filter: &Filter) -> Reply {
         let most = self.options.limits.page;
         let limit = if filter.limit == 0 { most } else { filter.limit.min(most) };
-        let candidates: Box<dyn Iterator<Item = _>> = match filter.condition {
-            Some(condition) => Box::new(self.roster.in_condition(condition, filter.after)),
-            None => Box::new(self.roster.after(filter.after)),
+        let candidates: Box<dyn Iterator<Item = _>> = match (filter.holder, filter.condition) {
+            (Some(_), _) => Box::new(self.in_custody_after(filter.after)),
+            (None, Some(condition)) => Box::new(self.roster.in_condition(condition, filter.after)),
+            (None, None) => Box::new(self.roster.after(filter.after)),
         };
         let (mut executions, mut last, mut looked_at) = (Vec::new(), None, 0);
         let mut more = false;
@@ -253,11 +255,23 @@ impl Engine {
             last = Some(id);
             if !entry.is_remnant()
                 && fits(entry, filter.namespace.as_deref(), filter.workflow.as_deref())
+                && filter.condition.is_none_or(|wanted| wanted == entry.condition)
+                && filter.holder.is_none_or(|holder| is_held_by(entry.holders().as_ref(), holder))
             {
                 executions.push(summary(id, entry));
             }
         }
         Reply::Listed { executions, next: last.filter(|_| more) }
+    }
+
+    /// Executions that several nodes hold, with ids after one.
+    fn in_custody_after(
+        &self,
+        after: Option<ExecutionId>,
+    ) -> impl Iterator<Item = (ExecutionId, &Entry)> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let ids = self.custodies.range((start, Bound::Unbounded)).copied();
+        ids.filter_map(|id| Some((id, self.roster.get(id)?)))
     }
 
     /// The same as of the last durable record.
@@ -269,6 +283,7 @@ impl Engine {
             filter.condition.is_none_or(|wanted| wanted == one.condition)
                 && filter.namespace.as_ref().is_none_or(|wanted| *wanted == one.namespace)
                 && filter.workflow.as_ref().is_none_or(|wanted| *wanted == one.workflow)
+                && filter.holder.is_none_or(|holder| is_held_by(one.holders.as_ref(), holder))
         };
         let mut executions: Vec<_> = candidates.into_iter().filter(fits).take(limit + 1).collect();
         if executions.len() > limit {
@@ -303,6 +318,11 @@ pub(super) fn fits(entry: &Entry, namespace: Option<&str>, workflow: Option<&str
     let definition = &entry.defined.definition;
     namespace.is_none_or(|wanted| wanted == definition.namespace)
         && workflow.is_none_or(|wanted| wanted == definition.name)
+}
+
+/// Whether a node is among those who hold an execution together.
+fn is_held_by(holders: Option<&Holders>, node: NodeId) -> bool {
+    holders.is_some_and(|holders| holders.members.contains(&node))
 }
 
 /// The line of an execution in a list.

@@ -242,6 +242,16 @@ impl Engine {
         }
     }
 
+    /// The executions that this node holds together with others and that have not ended for it: they go
+    /// on, or something that it did in them is to be undone.
+    pub fn unfinished_with_others(&self) -> impl Iterator<Item = ExecutionId> {
+        let is_live = |id: ExecutionId| self.roster.get(id).is_some_and(Entry::is_live);
+        self.custodies.iter().copied().filter(move |id| {
+            let lines = self.roster.get(*id).map(Entry::lost_lines).unwrap_or_default();
+            is_live(*id) || lines.into_iter().any(|line| is_live(self.remnant_id(*id, line)))
+        })
+    }
+
     /// How many executions that have not ended are held by nobody else.
     fn live_alone(&self, shared: &[ExecutionId]) -> u64 {
         let is_live = |id: &ExecutionId| self.roster.get(*id).is_some_and(Entry::is_live);

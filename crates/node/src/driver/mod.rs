@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use outlast_engine::{Action, Caller, Counters, Engine, Input, Output, Position, Reply, Report};
-use outlast_lineage::{NodeId, Time};
+use outlast_lineage::{ExecutionId, NodeId, Time};
 use tokio::sync::{broadcast, oneshot};
 
 pub(crate) use history::History;
@@ -53,6 +53,8 @@ const BYTES_PER_ROUND: usize = 1024 * 1024;
 /// After how long a round ends, so that requests and answers are not kept waiting by loops without
 /// effects, whose steps are the longest.
 const ROUND_MAX: Duration = Duration::from_millis(10);
+/// How many executions a removed node names in the end.
+const NAMED_MAX: usize = 10;
 /// How often records that a full disk did not take are offered again.
 const FULL_PAUSE: Duration = Duration::from_millis(250);
 
@@ -72,15 +74,37 @@ pub enum Stopped {
     #[error(
         "this node was removed from its cluster, says node {by:016x}: no member hears it any more, and \
          its id does not come back; to take part again it needs a new data directory and a new token \
-         (`outlast cluster invite` at a member)"
+         (`outlast cluster invite` at a member){}",
+        left_behind(unfinished)
     )]
     Removed {
         /// The id of the node that says so.
         by: u64,
+        /// The executions that it held together with others and that had not ended for it.
+        unfinished: Vec<ExecutionId>,
     },
     /// Something that must always hold did not. What is recorded is whole.
     #[error("the node stopped itself because of a mistake in it; start it again")]
     Broken,
+}
+
+/// What a removed node says of the executions that it can do nothing for any more.
+fn left_behind(unfinished: &[ExecutionId]) -> String {
+    if unfinished.is_empty() {
+        return String::new();
+    }
+    let named: Vec<_> = unfinished.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+    let more = match unfinished.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "; executions that it held with others and that had not ended for it: {} ({}{more}); what it did \
+         in runs of them that do not count stays done, and is written down in its data directory alone: \
+         keep that (`outlast data backup` copies it; docs/operations.md says how to look into it)",
+        unfinished.len(),
+        named.join(", ")
+    )
 }
 
 /// What a driver and its engine counted, and what is under way.
@@ -147,9 +171,9 @@ impl Driver {
                 break stopped;
             }
             if self.stopping && self.is_settled() {
-                break self
-                    .shut_out_by
-                    .map_or(Stopped::Asked, |NodeId(by)| Stopped::Removed { by });
+                let Some(NodeId(by)) = self.shut_out_by else { break Stopped::Asked };
+                let unfinished = self.engine.unfinished_with_others().collect();
+                break Stopped::Removed { by, unfinished };
             }
         };
         self.inbox.close();
@@ -494,5 +518,22 @@ impl Driver {
             );
         }
         self.parted = parted.is_some();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removed_node_names_some_of_what_it_held_and_counts_the_rest() {
+        let said = |count: u8| {
+            let unfinished = (0..count).map(|number| ExecutionId::from_time(0, [number; 10]));
+            Stopped::Removed { by: 1, unfinished: unfinished.collect() }.to_string()
+        };
+        assert!(said(0).ends_with("(`outlast cluster invite` at a member)"), "{}", said(0));
+        assert!(said(2).contains("had not ended for it: 2 (") && !said(2).contains("more)"));
+        let many = said(13);
+        assert!(many.contains("had not ended for it: 13 (") && many.contains(" and 3 more)"));
     }
 }

@@ -1,13 +1,13 @@
 //! The cluster that a node is a member of: who is in it, and invitations to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use outlast_engine::{Ask, ClusterStanding, MemberStanding, Reply};
+use outlast_engine::{Ask, ClusterStanding, Filter, MemberStanding, Reply};
 use outlast_expressions::{Value, value};
 use outlast_lineage::{NodeId, Time};
 use outlast_workflow::moment::iso8601;
@@ -15,13 +15,17 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::payload::Payload;
-use super::{Api, Problem, across, model};
+use super::{Api, Problem, across};
 use crate::cluster::{Cluster, ClusterError, VALID_MAX};
 use crate::relay::PassedBy;
 use crate::transport::{Direction, PeerStatistics};
 
 /// How long an invitation is valid unless it is said.
 const VALID: Duration = Duration::from_secs(60 * 60);
+/// How long nothing may have been heard of a node before it is taken to be lost rather than cut off.
+const HEARD_LATELY: Duration = Duration::from_secs(10 * 60);
+/// How many executions are named when a node is removed.
+const NAMED_MAX: usize = 10;
 /// The state of a member that said that it leaves.
 const LEFT: &str = "left";
 
@@ -104,6 +108,22 @@ pub(super) struct InvitationView {
     addresses: Vec<String>,
 }
 
+/// A node was removed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Removed {
+    done: bool,
+    /// What is lost by it, if it may be something: the node was heard of lately, or holds executions
+    /// with others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
+    /// Executions that it held together with others and that waited for it, or would have: ten at most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    executions: Vec<String>,
+    /// Whether there are more of them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    more: bool,
+}
+
 /// For how long to invite.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes the body for the API's document; it is read by hand")]
@@ -178,22 +198,81 @@ pub(super) async fn missed(api: &Api) -> Result<Vec<String>, Problem> {
 #[utoipa::path(
     delete, path = "/v1/cluster/members/{node}", tag = "cluster",
     params(("node" = String, Path)),
-    responses((status = 202, body = model::Done), (status = 404, body = Problem))
+    responses((status = 202, body = Removed), (status = 404, body = Problem))
 )]
 pub(super) async fn remove(
     State(api): State<Arc<Api>>,
     Path(node): Path<String>,
-) -> Result<(StatusCode, Json<model::Done>), Problem> {
+) -> Result<(StatusCode, Json<Removed>), Problem> {
     let cluster = member(&api)?;
     let node = node_of(&node)?;
     if !cluster.places().contains_key(&node) {
         let detail = format!("there is no member {}, or no longer", text_of(node));
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
     }
+    // Before it is done: then nobody waits for it any more.
+    let standing = standing(&api, Ask::Standing).await?;
+    let heard = standing.members.iter().find(|other| other.node == node);
+    let heard = heard.and_then(|other| heard_of(other, api.node.now()));
+    let (executions, more) = held_with(&api, node).await?;
     match api.ask(Ask::Remove(node)).await? {
-        Reply::Done => Ok((StatusCode::ACCEPTED, Json(model::Done { done: true }))),
+        Reply::Done => {
+            let warning = warning(node, heard.as_deref(), &executions, more);
+            Ok((StatusCode::ACCEPTED, Json(Removed { done: true, warning, executions, more })))
+        }
         other => Err(Problem::unexpected(&other)),
     }
+}
+
+/// How lately a member was heard of, if that is so lately that it may only be cut off.
+fn heard_of(other: &MemberStanding, now: Time) -> Option<String> {
+    // By its heartbeats here, or by somebody who says so in gossip.
+    if other.reachable || other.state == "alive" {
+        return Some("is heard now".to_owned());
+    }
+    let silent = now.since(other.since?);
+    (silent < HEARD_LATELY).then(|| format!("was heard of {} s ago", silent.as_secs()))
+}
+
+/// The executions that a node holds together with others, as far as the members that answer know, and
+/// whether there are more.
+async fn held_with(api: &Api, node: NodeId) -> Result<(Vec<String>, bool), Problem> {
+    let filter = Filter { holder: Some(node), limit: NAMED_MAX, ..Filter::default() };
+    let (mut executions, mut more) = match api.ask(Ask::List(filter)).await? {
+        Reply::Listed { executions, next } => {
+            let ids = executions.iter().map(|held| held.execution.to_string());
+            (ids.collect::<BTreeSet<_>>(), next.is_some())
+        }
+        other => return Err(Problem::unexpected(&other)),
+    };
+    if let Some(relay) = &api.options.relay {
+        let (others, others_more) = across::held_with(relay, &text_of(node), NAMED_MAX).await;
+        executions.extend(others);
+        more |= others_more;
+    }
+    more |= NAMED_MAX < executions.len();
+    Ok((executions.into_iter().take(NAMED_MAX).collect(), more))
+}
+
+/// What whoever has a node removed should know, if there is something.
+fn warning(node: NodeId, heard: Option<&str>, executions: &[String], more: bool) -> Option<String> {
+    let node = text_of(node);
+    let held = (!executions.is_empty()).then(|| {
+        format!(
+            "{node} holds executions with others, which no longer wait for it: {}{}; what it did in runs \
+             of them that do not count stays done, and only its disk knows of it",
+            executions.join(", "),
+            if more { " and more" } else { "" }
+        )
+    });
+    let heard = heard.map(|heard| {
+        format!(
+            "{node} {heard}, so it may only have been cut off or down: such a node, brought back, undoes \
+             what does not count itself"
+        )
+    });
+    let told: Vec<String> = held.into_iter().chain(heard).collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// Whether to hand over.
@@ -309,7 +388,7 @@ fn nodes_of(list: Option<&Value>) -> Result<Vec<NodeId>, Problem> {
     nodes.iter().map(|text| node_of(value::as_str(text).unwrap_or_default())).collect()
 }
 
-fn node_of(text: &str) -> Result<NodeId, Problem> {
+pub(super) fn node_of(text: &str) -> Result<NodeId, Problem> {
     let node = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
     node.map(NodeId).ok_or_else(|| Problem::invalid("a node is 16 hexadecimal digits"))
 }

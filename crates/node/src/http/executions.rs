@@ -58,6 +58,8 @@ pub(super) struct Selection {
     workflow: Option<String>,
     /// Only in this condition.
     condition: Option<String>,
+    /// Only those that this node holds together with others.
+    holder: Option<String>,
     /// After this id: where the page before ended.
     after: Option<String>,
     /// At most this many.
@@ -166,7 +168,7 @@ pub(super) async fn list(
     State(api): State<Arc<Api>>,
     Parameters(selection): Parameters<Selection>,
 ) -> Result<Json<model::Executions>, Problem> {
-    let Selection { namespace, workflow, condition, after, limit } = selection;
+    let Selection { namespace, workflow, condition, holder, after, limit } = selection;
     let condition = condition.map(|word| {
         Condition::parse(&word).ok_or_else(|| {
             let words = Condition::ALL.map(Condition::word).join(", ");
@@ -178,6 +180,7 @@ pub(super) async fn list(
         namespace,
         workflow,
         condition: condition.transpose()?,
+        holder: holder.as_deref().map(cluster::node_of).transpose()?,
         after: after.transpose()?,
         limit: limit.unwrap_or_default(),
     };

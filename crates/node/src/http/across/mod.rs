@@ -186,6 +186,21 @@ pub(super) async fn shares(relay: &Relay) -> BTreeMap<NodeId, Share> {
     answered.collect()
 }
 
+/// The executions that a node holds together with others, as the other nodes that answer list them, at
+/// most so many of each; and whether there are more.
+pub(super) async fn held_with(relay: &Relay, node: &str, limit: usize) -> (Vec<String>, bool) {
+    let path = format!("/v1/executions?holder={node}&limit={limit}");
+    let answers = ask_all(relay, &look(path), LOOK_TIME_MAX).await;
+    let (mut executions, mut more) = (Vec::new(), false);
+    for answer in answers.into_iter().filter_map(|(_, it)| it.ok()) {
+        let listed: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let lines = listed["executions"].as_array().into_iter().flatten();
+        executions.extend(lines.filter_map(|line| Some(line["execution"].as_str()?.to_owned())));
+        more |= listed["next"].is_string();
+    }
+    (executions, more)
+}
+
 /// The nodes that did not answer, as text.
 fn silent<T>(answers: &[(NodeId, Result<T, Unanswered>)]) -> Vec<String> {
     let silent = answers.iter().filter(|(_, answered)| answered.is_err());
