@@ -1,6 +1,6 @@
 //! What makes `outlast node` a member of a cluster: its flags, joining, and its connections.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,16 @@ use crate::exit::Failure;
 
 /// How long to wait before whoever did not answer is asked again.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// Where a node listens for others unless it is said.
+const LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7181));
 
 /// How a node reaches others of its cluster, and they it.
 #[derive(clap::Args)]
 pub(crate) struct ClusterArguments {
-    /// Where to listen for other nodes, if it is in a cluster; port 0 takes any free one
-    #[arg(long, default_value = "127.0.0.1:7181", value_name = "ADDRESS")]
-    cluster_listen: SocketAddr,
+    /// Where to listen for other nodes, if it is in a cluster; port 0 takes any free one [default:
+    /// 127.0.0.1:7181]
+    #[arg(long, value_name = "ADDRESS")]
+    cluster_listen: Option<SocketAddr>,
     /// Where other nodes reach this one [default: where it listens for them]
     #[arg(long, value_name = "HOST:PORT")]
     cluster_address: Vec<String>,
@@ -104,17 +107,31 @@ impl ClusterArguments {
     ) -> anyhow::Result<Option<(Cluster, Relay)>> {
         let meta = node.meta();
         let settings = Settings {
-            listen: self.cluster_listen,
+            listen: self.cluster_listen.unwrap_or(LISTEN),
             advertised: self.cluster_address.clone(),
             incarnation: meta.epoch.0,
             ..Settings::default()
         };
         let Some((cluster, events)) = Cluster::start(directory, meta.node, settings).await? else {
+            if self.cluster_listen.is_some() || !self.cluster_address.is_empty() {
+                eprintln!("warning: {}", alone(directory));
+            }
             return Ok(None);
         };
         let relay = node.connect(&cluster, events);
         Ok(Some((cluster, relay)))
     }
+}
+
+/// What a node says that is told where others reach it, and that is in no cluster: its disk may have been
+/// lost.
+fn alone(directory: &Path) -> String {
+    format!(
+        "the node of {} is in no cluster, so it listens for no other nodes: if it was in one, its data \
+         was lost, and it joins as a new node with --join and a token of `outlast cluster invite`; \
+         `outlast cluster init` makes a cluster of it",
+        directory.display()
+    )
 }
 
 /// Locks a data directory, or makes a new one, and says whose it is.

@@ -323,6 +323,23 @@ fn init_says_what_to_do_next_and_does_nothing_twice() {
     drop(node);
 }
 
+/// As it is when a disk was lost and its node is started as before.
+#[test]
+fn a_node_that_is_to_be_reached_by_others_and_is_in_no_cluster_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut node = outlast(&["node", "--listen", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0"])
+        .arg("--data")
+        .arg(directory.path().join("data"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(node.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let said: Vec<String> = lines.take_while(|line| !line.contains("listens on")).collect();
+    node.kill().unwrap();
+    node.wait().unwrap();
+    assert!(said.iter().any(|line| line.contains("is in no cluster")), "{said:?}");
+}
+
 #[test]
 fn what_is_no_token_and_what_is_no_cluster_is_told() {
     let directory = tempfile::tempdir().unwrap();

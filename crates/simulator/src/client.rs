@@ -465,8 +465,21 @@ impl Client {
     /// What it still waits for, for people.
     pub(crate) fn waits_for(&self) -> String {
         let open = self.wishes.iter().filter(|wish| !wish.done);
-        let words: Vec<_> = open.map(|wish| format!("{:?}", wish.goal)).collect();
+        let words: Vec<_> = open.map(|wish| self.words_for(wish.goal)).collect();
         words.join(", ")
+    }
+
+    fn words_for(&self, goal: Goal) -> String {
+        let id = |start: usize| self.plan.starts[start].id;
+        match goal {
+            Goal::Define { place, .. } => format!("node {} to know a definition", place + 1),
+            Goal::Start(start) => format!("{} to be started", id(start)),
+            Goal::Publish(event) => format!("event {} to be taken", event + 1),
+            Goal::Wait(start) => format!("{} to end", id(start)),
+            Goal::Show { start, place } => {
+                format!("node {} to say how {} ended", place + 1, id(start))
+            }
+        }
     }
 
     /// What is to be done in the world.

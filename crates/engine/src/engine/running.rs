@@ -320,7 +320,13 @@ impl Engine {
             entry.weight = entry.state_bytes().map_or(entry.weight, |bytes| bytes.len());
         }
         (entry.weight.saturating_add(bytes) > limit).then(|| {
-            format!("the execution would hold more than {limit} bytes of data with this value")
+            let (held, shared) = (entry.weight, entry.custody.is_some());
+            let by_whom = if shared { " where several nodes hold it" } else { "" };
+            format!(
+                "the execution holds {held} bytes of data, and with this value it would be more than \
+                 {limit}, the most{by_whom}: have tasks pass on less, and undos `capture` only what they \
+                 need; without `capture` they keep the whole input and output"
+            )
         })
     }
 }

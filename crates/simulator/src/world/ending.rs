@@ -100,7 +100,7 @@ impl World {
             } else if next.is_none() || !self.step() {
                 let waits = self.client.waits_for();
                 let bound = self.healing().as_secs();
-                self.found(format!("after {bound} s {when}, the client still waits: {waits}"));
+                self.found(format!("after {bound} s {when}, the client still waits for {waits}"));
             }
         }
     }

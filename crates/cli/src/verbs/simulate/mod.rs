@@ -191,7 +191,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let verdict = swarm.run(&scenario);
         bar.inc(1);
         match (arguments.trace, arguments.json) {
-            (true, false) => table::print(&verdict.trace),
+            (true, false) => {
+                if 1 < arguments.runs {
+                    table::print(&format!("world of seed {seed}\n"));
+                }
+                table::print(&verdict.trace);
+            }
             (true, true) => tally.keep_trace(&verdict),
             (false, _) => {}
         }

@@ -234,17 +234,16 @@ impl Holding {
         }
     }
 
-    /// The same for people: also whether it stands still because it reaches too few others.
+    /// The same for people: also whether it stands still because it reaches too few others. A primary that a
+    /// majority follows may be over its budget for the moment that this takes to hear of a step.
     pub(super) fn shown_phase(&self) -> Phase {
-        let waits = match self.phase() {
-            Phase::Leading => !self.held.is_empty(),
-            Phase::Agreeing => true,
-            _ => false,
-        };
-        if waits && !self.replica.reaches_majority() {
-            return Phase::WithoutMajority;
+        let reaches = self.replica.reaches_majority();
+        match self.phase() {
+            Phase::Leading if !reaches && !self.held.is_empty() => Phase::WithoutMajority,
+            Phase::Agreeing if !reaches => Phase::WithoutMajority,
+            Phase::Paused if reaches => Phase::Leading,
+            phase => phase,
         }
-        self.phase()
     }
 
     /// Whose word is missing before what was decided on can be forgotten. Whoever does not coordinate that
