@@ -88,6 +88,7 @@ fn whoever_has_seen_enough_of_a_trace_may_leave() {
     command.args(["simulate", "--runs", "50", "--trace"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "world of seed 1");
     assert!(lines.next().unwrap().unwrap().contains("starts, life 0"));
     drop(lines);
     let mut told = String::new();
