@@ -77,8 +77,14 @@ pub struct Record {
     pub verdict: Option<Verdict>,
     /// Whether it can be neither undone nor repeated, so that nobody makes it anew.
     #[n(7)]
-    #[cbor(default)]
+    #[cbor(default, skip_if = "is_not")]
     pub pivot: bool,
+}
+
+/// Most effects are no pivots: that is not written down.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what encodes it passes a reference")]
+const fn is_not(flag: &bool) -> bool {
+    !*flag
 }
 
 /// What becomes of an effect once a run was decided on.
@@ -127,7 +133,7 @@ pub enum Note {
         cost: Option<f64>,
         /// Whether it can be neither undone nor repeated.
         #[n(4)]
-        #[cbor(default)]
+        #[cbor(default, skip_if = "is_not")]
         pivot: bool,
     },
     /// It happened.
