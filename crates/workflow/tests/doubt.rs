@@ -5,13 +5,11 @@ mod kit;
 
 use std::sync::Arc;
 
-use kit::build::{Node, bare_program, call, program_with};
+use kit::build::{Node, add_call, bare_program, make_function, program_with};
 use kit::world::World;
 use outlast_expressions::value;
-use outlast_workflow::program::{Class, Compensation, Kind, OnFault, Task, Template, Undo};
-use outlast_workflow::{
-    Answer, Command, Event, Fault, FaultKind, Outcome, Program, Resolution, TaskId,
-};
+use outlast_workflow::program::{OnFault, Template};
+use outlast_workflow::{Answer, Command, Event, Fault, FaultKind, Outcome, Program, Resolution};
 
 use Node::{Cancellable, Compete, Fork, Invoke, Pivot, Plain, Raise, Sequence, Try, Wait, Within};
 
@@ -81,34 +79,6 @@ fn a_pivot_that_took_too_long_is_not_asked_again_by_the_next_attempt() {
     world.happen(Event::Resolved { effect, resolution: Resolution::Done(value::integer(1)) });
     assert!(matches!(world.run(), Outcome::Completed(_)));
     assert!(world.done().is_empty(), "the person did not ask for it again");
-}
-
-/// Adds a call that nothing runs yet.
-fn add_call(program: &mut Program, name: &'static str) -> TaskId {
-    program.tasks.push(call(name));
-    TaskId(program.tasks.len() as u32 - 1)
-}
-
-/// Makes a task one that runs a function, which makes a call, and is undone by another.
-fn make_function<'a>(
-    program: &'a mut Program,
-    name: &str,
-    (body, undo): (&'static str, &'static str),
-    tolerant: bool,
-) -> &'a mut Task {
-    let (body, undo) = (add_call(program, body), add_call(program, undo));
-    let task = program.tasks.iter_mut().find(|task| task.name == name).expect("it was built");
-    task.kind = Kind::Function { body, arguments: None };
-    task.traits.class = Some(Class::Compensatable);
-    task.traits.compensation = Some(Compensation {
-        undo: Undo::Run(undo),
-        capture: None,
-        cost: None,
-        retry: None,
-        timeout: None,
-        tolerant,
-    });
-    task
 }
 
 /// A call by a function, with another function as its alternative and an undo.

@@ -5,11 +5,11 @@ mod kit;
 
 use std::sync::Arc;
 
-use kit::build::{Node, bare_program, call, expression};
+use kit::build::{Node, bare_program, expression, make_function};
 use kit::world::World;
 use outlast_expressions::value;
-use outlast_workflow::program::{Class, Compensation, Kind, OnFault, Task, Template, Undo};
-use outlast_workflow::{Event, Outcome, Program, Resolution, TaskId};
+use outlast_workflow::program::{Compensation, OnFault, Task, Template};
+use outlast_workflow::{Event, Outcome, Resolution};
 
 use Node::{Cancellable, Invoke, Sequence, Try};
 
@@ -129,24 +129,8 @@ fn an_attempt_that_fails_so_is_undone_before_the_next_one() {
 fn a_call_by_a_function_is_undone_as_the_function_says() {
     let root = Sequence(vec![Invoke("b"), Node::Plain("outer")]);
     let mut program = bare_program("built", root, OnFault::Compensate);
-    let add = |program: &mut Program, task| {
-        program.tasks.push(task);
-        TaskId(program.tasks.len() as u32 - 1)
-    };
-    let mut inner = call("a");
-    output(&mut inner);
-    let (body, undo) = (add(&mut program, inner), add(&mut program, call("a-bar")));
-    let task = program.tasks.iter_mut().find(|task| task.name == "outer").expect("it was built");
-    task.kind = Kind::Function { body, arguments: None };
-    task.traits.class = Some(Class::Compensatable);
-    task.traits.compensation = Some(Compensation {
-        undo: Undo::Run(undo),
-        capture: None,
-        cost: None,
-        retry: None,
-        timeout: None,
-        tolerant: true,
-    });
+    make_function(&mut program, "outer", ("a", "a-bar"), true);
+    program.tasks.iter_mut().filter(|task| task.name == "a").for_each(output);
     let mut world = World::start(&Arc::new(program), value::object([]), 1);
     assert!(matches!(world.run(), Outcome::Compensated(_)));
     assert_eq!(world.done(), ["b", "a", "a-bar", "b-bar"]);

@@ -5,11 +5,11 @@ mod kit;
 
 use std::sync::Arc;
 
-use kit::build::{Node, bare_program, call, expression};
+use kit::build::{Node, bare_program, expression, make_function};
 use kit::world::World;
 use outlast_expressions::value;
-use outlast_workflow::program::{Class, Compensation, Kind, OnFault, Task, Template, Undo};
-use outlast_workflow::{Command, Event, Outcome, Program, TaskId};
+use outlast_workflow::program::{OnFault, Task, Template};
+use outlast_workflow::{Command, Event, Outcome, Program};
 
 use Node::{Compensate, Compete, Fork, Invoke, Once, Raise, Sequence, Try, Wait, Within};
 
@@ -177,24 +177,10 @@ fn an_undo_that_is_stopped_while_it_evaluates_is_still_owed() {
 fn by_function(change: Change) -> Arc<Program> {
     let root = Compete(vec![Node::Plain("outer"), Wait(10)]);
     let mut program = bare_program("built", root, OnFault::Leave);
-    let add = |program: &mut Program, task| {
-        program.tasks.push(task);
-        TaskId(program.tasks.len() as u32 - 1)
-    };
-    let mut inner = call("a");
-    change(&mut inner);
-    let (body, undo) = (add(&mut program, inner), add(&mut program, call("a-bar")));
-    let task = program.tasks.iter_mut().find(|task| task.name == "outer").expect("it was built");
-    task.kind = Kind::Function { body, arguments: None };
-    task.traits.class = Some(Class::Compensatable);
-    task.traits.compensation = Some(Compensation {
-        undo: Undo::Run(undo),
-        capture: unbounded("{a: .a, last: [limit(1; range(5))]}"),
-        cost: None,
-        retry: None,
-        timeout: None,
-        tolerant: true,
-    });
+    let outer = make_function(&mut program, "outer", ("a", "a-bar"), true);
+    let compensation = outer.traits.compensation.as_mut().expect("it is undone");
+    compensation.capture = unbounded("{a: .a, last: [limit(1; range(5))]}");
+    program.tasks.iter_mut().filter(|task| task.name == "a").for_each(change);
     Arc::new(program)
 }
 

@@ -472,3 +472,31 @@ pub fn task(name: &str, pointer: &str, kind: Kind) -> Task {
         traits: Traits::default(),
     }
 }
+
+/// Makes a task one that runs a function, which makes a call, and is undone by another.
+pub fn make_function<'a>(
+    program: &'a mut Program,
+    name: &str,
+    (body, undo): (&'static str, &'static str),
+    tolerant: bool,
+) -> &'a mut Task {
+    let (body, undo) = (add_call(program, body), add_call(program, undo));
+    let task = program.tasks.iter_mut().find(|task| task.name == name).expect("it was built");
+    task.kind = Kind::Function { body, arguments: None };
+    task.traits.class = Some(Class::Compensatable);
+    task.traits.compensation = Some(Compensation {
+        undo: Undo::Run(undo),
+        capture: None,
+        cost: None,
+        retry: None,
+        timeout: None,
+        tolerant,
+    });
+    task
+}
+
+/// Adds a call that nothing runs yet.
+pub fn add_call(program: &mut Program, name: &'static str) -> TaskId {
+    program.tasks.push(call(name));
+    TaskId(program.tasks.len() as u32 - 1)
+}
