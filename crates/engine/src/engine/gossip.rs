@@ -207,12 +207,12 @@ impl Engine {
     pub(super) fn standing(&mut self) -> ClusterStanding {
         let ids: Vec<_> = self.custodies.iter().copied().collect();
         let me = self.options.node;
-        let entries: Vec<_> = ids.iter().filter_map(|id| self.roster.get(*id)).collect();
-        let held: Vec<_> = entries.iter().filter_map(|entry| entry.holders()).collect();
+        let entries = ids.iter().filter_map(|id| self.roster.get(*id));
+        let held = entries.filter_map(|entry| Some((entry.holders()?, entry.is_active())));
+        let (held, active): (Vec<_>, Vec<_>) = held.unzip();
         // What every node executes goes on without this one.
-        let led = entries.iter().filter(|entry| !entry.is_active());
-        let led = led.filter_map(|entry| entry.holders()?.leader).filter(|leader| *leader == me);
-        let led = led.count() as u64;
+        let led = held.iter().zip(active);
+        let led = led.filter(|(held, active)| held.leader == Some(me) && !active).count() as u64;
         let stalled = held.iter().filter(|held| held.phase.why_it_waits().is_some()).count() as u64;
         let awaited = held.into_iter().flat_map(|held| held.awaited).collect();
         let alone = self.live_alone(&ids);

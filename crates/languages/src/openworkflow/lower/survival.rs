@@ -120,17 +120,11 @@ impl<'a> Lowering<'a> {
             let help = "nodes look after each other, whatever they hold, as their defaults say";
             self.not_read(&heartbeat.key_place(), message, help);
         }
-        // What nobody reads needs no value that can be held to.
-        for name in *read {
-            match *name {
-                "replicas" => self.replicas(&survival),
-                "voteThreshold" => self.vote_threshold(&survival),
-                "acknowledge" => self.acknowledge(&survival, strategy),
-                "electionWait" => self.election_wait(&survival),
-                "budget" => self.budget(&survival),
-                _ => {}
-            }
-        }
+        self.replicas(&survival);
+        self.vote_threshold(&survival);
+        self.acknowledge(&survival, strategy);
+        self.election_wait(&survival);
+        self.budget(&survival);
     }
 
     fn replicas(&mut self, survival: &Cursor<'a>) {
