@@ -120,6 +120,8 @@ pub struct Client {
     pub forgiven: BTreeSet<ExecutionId>,
     /// Which nodes were asked at the end, and what they said of how an execution ended.
     pub said: BTreeMap<(ExecutionId, usize), Option<Outcome>>,
+    /// Executions that people wanted to end. What has failed they may still stop or roll back.
+    pub wished: BTreeSet<ExecutionId>,
     /// Refusals that the client did not expect.
     pub refusals: Vec<String>,
 }
@@ -150,6 +152,7 @@ impl Client {
             ended: BTreeMap::new(),
             forgiven: BTreeSet::new(),
             said: BTreeMap::new(),
+            wished: BTreeSet::new(),
             refusals: Vec::new(),
         }
     }
@@ -302,7 +305,11 @@ impl Client {
         outcome: Option<Outcome>,
     ) -> Result<(), String> {
         if let Some(outcome) = &outcome {
+            let may_change = self.wished.contains(&execution);
             let first = self.ended.entry(execution).or_insert_with(|| outcome.clone());
+            if may_change && matches!(first, Outcome::Faulted(_)) {
+                first.clone_from(outcome);
+            }
             if first != outcome {
                 return Err(format!(
                     "the client was told that {execution} ended as {first:?}, and then by node \

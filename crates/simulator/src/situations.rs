@@ -71,6 +71,18 @@ situations! {
     Undone => "act undone",
     /// Something waits for a person.
     Parked => "parked",
+    /// Somebody stopped an execution in the midst of everything else.
+    CancelWished => "cancel asked for",
+    /// Somebody had an execution rolled back in the midst of everything else.
+    RollbackWished => "rollback asked for",
+    /// Somebody held an execution for a while.
+    SuspensionWished => "suspension asked for",
+    /// Somebody said that a parked call did not happen, or gave it up, while its run went on.
+    Denied => "parked call denied",
+    /// Somebody had an execution that had failed tried again.
+    TriedAgainLater => "failed execution tried again",
+    /// Somebody had an execution that had failed taken back.
+    TakenBackLater => "failed execution taken back",
     /// A client turned to another node.
     AskedElsewhere => "client asked elsewhere",
     /// A client was told which other nodes are to start what it wants.

@@ -18,13 +18,13 @@ use outlast_simulator::{
 
 /// The seeds that the default test run tries, among which the rare situations come up several times each;
 /// `SWARM_SEEDS=FROM..TO` asks for others.
-const SEEDS: Range<u64> = 3000..3200;
+const SEEDS: Range<u64> = 4800..5000;
 
 /// How many of them at a time.
 const WORKERS: usize = 2;
 
 /// What must come up among them, or they prove little.
-const MUST_COME_UP: [Situation; 36] = [
+const MUST_COME_UP: [Situation; 42] = [
     Situation::CrashWithUnsynced,
     Situation::CrashWithCall,
     Situation::TornRecord,
@@ -40,6 +40,12 @@ const MUST_COME_UP: [Situation; 36] = [
     Situation::ActedAgain,
     Situation::ServiceFailed,
     Situation::Undone,
+    Situation::CancelWished,
+    Situation::RollbackWished,
+    Situation::SuspensionWished,
+    Situation::Denied,
+    Situation::TriedAgainLater,
+    Situation::TakenBackLater,
     Situation::RefusedForNow,
     Situation::Joined,
     Situation::Suspected,

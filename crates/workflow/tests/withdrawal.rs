@@ -184,6 +184,10 @@ fn diverge(root: &Node, once: bool, seed: u64, steps: [usize; 3]) -> Result<(), 
     if loser.author.node.0 == 2 {
         winner.share_services(&loser);
     }
+    // Somebody may have stopped it before it heard that it lost.
+    if dice.percent(30) {
+        loser.happen(Event::CancelRequested);
+    }
     loser.happen(Event::LineLost);
     loser.ended = None;
     prop_assert_eq!(loser.execution.status(), Status::Compensating);
@@ -325,6 +329,28 @@ fn a_line_is_not_withdrawn_while_a_result_is_on_its_way_into_the_plan() {
     assert_eq!(world.deeds[1].arguments, "[0,1,2]");
     let undone = BTreeSet::from([a]);
     assert_eq!(withdrawal(&world), Withdrawal { undone, ..Withdrawal::default() });
+}
+
+/// What somebody stopped leaves what it did; if another line is decided on, that is to go as well.
+#[test]
+fn a_line_that_was_stopped_can_be_withdrawn() {
+    let root = Node::Sequence(vec![Node::Once("a"), Node::Once("b"), Node::Once("c")]);
+    let mut world = World::start_shared(&program(root), value::object([]), 1);
+    let a = effect_of(&world, "\"a\"");
+    assert!(world.step());
+    let b = effect_of(&world, "\"b\"");
+    world.happen(Event::CancelRequested);
+    assert_eq!(world.ended, Some(Outcome::Cancelled));
+    assert!(!world.execution.can_be_rolled_back(), "what was stopped stays as it is");
+    world.happen(Event::LineLost);
+    world.happen(Event::Withdrawn { undo: BTreeSet::from([a, b]) });
+    assert_eq!(withdrawal(&world).owed, [a, b]);
+    let parked: Vec<_> = withdrawal(&world).parked.iter().map(|parked| parked.effect).collect();
+    assert_eq!(parked, [b], "nobody knows whether it was called");
+    world.happen(Event::Resolved { effect: b, resolution: Resolution::NotDone });
+    assert!(world.step());
+    assert_eq!(withdrawal(&world).owed, []);
+    assert_eq!(world.done(), ["a", "a-bar"]);
 }
 
 #[test]

@@ -31,6 +31,8 @@ struct Expected {
     by: Option<ExecutionId>,
     outcome: &'static str,
     standing: BTreeMap<String, usize>,
+    /// What was done, whether it was undone later or not.
+    done: BTreeMap<String, usize>,
     undos: usize,
 }
 
@@ -38,11 +40,10 @@ impl Expectation {
     /// Reads it off a world without faults.
     pub fn of(calm: &World) -> Self {
         let expected = |id: ExecutionId, by, outcome| {
-            let standing = standing(calm, id).map(|act| name(calm, act).to_owned());
-            let mut counts = BTreeMap::new();
-            standing.for_each(|name| *counts.entry(name).or_default() += 1);
+            let standing = counts(calm, standing(calm, id));
+            let done = counts(calm, acts_of(calm, id).filter(|act| !act.undo && !act.readonly));
             let undos = acts_of(calm, id).filter(|act| act.undo).count();
-            (id, Expected { by, outcome, standing: counts, undos })
+            (id, Expected { by, outcome, standing, done, undos })
         };
         let ended = calm.client.ended.iter();
         let mut executions: BTreeMap<_, _> =
@@ -90,9 +91,14 @@ pub fn net_effects_are_those_of_one_run(calm: &Expectation, world: &World) -> Fi
     nobody_else_did_anything(calm, world)
 }
 
-/// How an execution that the client started ended, unless nobody is to ask.
+/// How an execution that the client started ended, unless nobody is to ask; where it was tried again or
+/// taken back, if it was.
 fn how_it_ended(world: &World, id: ExecutionId) -> Option<&'static str> {
-    let ended = world.client.ended.get(&id).map(word);
+    let later = world.revisited.get(&id).and_then(|place| {
+        let engine = world.machines[*place].node.engine()?;
+        Some(engine.condition_of(id)?.word())
+    });
+    let ended = later.or_else(|| world.client.ended.get(&id).map(word));
     ended.filter(|_| !world.client.forgiven.contains(&id))
 }
 
@@ -143,7 +149,7 @@ fn effects_of_one(
     outcome: &'static str,
     expected: &Expected,
 ) -> Finding {
-    let had_faults = services_had_faults(world);
+    let had_faults = services_had_faults(world) || somebody_wished(world, id);
     if outcome != expected.outcome && !had_faults && !calm.is_timed {
         return Err(format!("it is {} when nothing fails", expected.outcome));
     }
@@ -163,7 +169,9 @@ fn effects_of_one(
     let solo = strategy_of(world, id) == Strategy::None;
     for name in names {
         let (certain, doubtful) = stands.get(name).copied().unwrap_or_default();
-        let once = expected.standing.get(name).copied().unwrap_or(0);
+        // What was stopped leaves what it did, also where its run would have undone that.
+        let one_run = if outcome == "cancelled" { &expected.done } else { &expected.standing };
+        let once = one_run.get(name).copied().unwrap_or(0);
         let undoable = calm.undoable.contains(name);
         // What cannot be undone may have been done by those who lost, too.
         let most = if undoable || solo { once } else { usize::MAX };
@@ -177,6 +185,23 @@ fn effects_of_one(
         };
         if certain > most || certain + doubtful < least {
             return Err(format!("{name} stands {} times, {once} in one run", certain + doubtful));
+        }
+    }
+    Ok(())
+}
+
+/// What people had taken back is taken back, unless something was done that cannot be.
+pub fn what_failed_is_taken_back(calm: &Expectation, world: &World) -> Finding {
+    for id in world.revisited.keys() {
+        let stands = |names: &BTreeSet<String>| {
+            standing(world, *id).map(|act| name(world, act)).find(|name| names.contains(*name))
+        };
+        let faulted = how_it_ended(world, *id) == Some(Condition::Faulted.word());
+        if faulted
+            && stands(&calm.pivots).is_none()
+            && let Some(name) = stands(&calm.undoable)
+        {
+            return Err(format!("{id} was to be taken back, and {name} stands"));
         }
     }
     Ok(())
@@ -262,6 +287,13 @@ pub fn no_compensation_without_a_fault(calm: &Expectation, world: &World) -> Fin
     Ok(())
 }
 
+/// How often each thing was done.
+fn counts<'w>(world: &World, acts: impl Iterator<Item = &'w Act>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    acts.for_each(|act| *counts.entry(name(world, act).to_owned()).or_default() += 1);
+    counts
+}
+
 fn standing(world: &World, id: ExecutionId) -> impl Iterator<Item = &Act> {
     acts_of(world, id).filter(|act| !act.undo && !act.readonly && act.undone_by.is_none())
 }
@@ -320,6 +352,12 @@ fn services_had_faults(world: &World) -> bool {
     };
     world.options().lost_per_mille > 0
         || world.options().faults.iter().any(|fault| of_services(fault.kind))
+}
+
+/// Whether somebody had an execution end in another way than by itself.
+fn somebody_wished(world: &World, id: ExecutionId) -> bool {
+    let client = &world.client;
+    client.wished.contains(&id) || world.denied.contains(&id) || world.revisited.contains_key(&id)
 }
 
 fn strategy_of(world: &World, id: ExecutionId) -> Strategy {

@@ -19,7 +19,7 @@ use crate::World;
 
 pub use effects::{
     Expectation, a_pivot_runs_in_one_line, net_effects_are_those_of_one_run,
-    no_compensation_without_a_fault, undos_come_in_reverse_order,
+    no_compensation_without_a_fault, undos_come_in_reverse_order, what_failed_is_taken_back,
 };
 
 /// A sentence that does not hold, and what was found instead.
@@ -51,6 +51,35 @@ pub fn everything_at_rest(calm: &Expectation, world: &World) -> Finding {
     nobody_holds_what_is_over(world)?;
     undos_come_in_reverse_order(world)?;
     no_compensation_without_a_fault(calm, world)
+}
+
+/// Everything that holds when people have had tried again or taken back what had failed.
+pub fn everything_at_last(calm: &Expectation, world: &World) -> Finding {
+    nothing_was_found_meanwhile(world)?;
+    nobody_is_refused(world)?;
+    what_was_tried_again_ends(world)?;
+    what_failed_is_taken_back(calm, world)?;
+    nothing_waits_for_people_in_vain(world)?;
+    if world.services.deduplicating {
+        no_key_is_acted_on_twice(world)?;
+    }
+    a_pivot_runs_in_one_line(calm, world)?;
+    net_effects_are_those_of_one_run(calm, world)?;
+    nobody_holds_what_is_over(world)?;
+    undos_come_in_reverse_order(world)
+}
+
+/// What people had tried again or taken back ends.
+pub fn what_was_tried_again_ends(world: &World) -> Finding {
+    for (id, place) in &world.revisited {
+        let engine = world.machines[*place].node.engine();
+        let condition = engine.and_then(|engine| engine.condition_of(*id));
+        if condition.is_none_or(|condition| !condition.is_end()) {
+            let word = condition.map_or("unknown", |condition| condition.word());
+            return Err(format!("{id} was tried again at node {}, where it is {word}", place + 1));
+        }
+    }
+    Ok(())
 }
 
 /// What is looked at as it happens held all the time.

@@ -12,15 +12,20 @@ use outlast_workflow::program::HttpOutput;
 use outlast_workflow::{Outcome, Request, Target};
 
 use super::{
-    every_execution_ends, everyone_knows_who_is_there, nobody_holds_what_is_over,
-    nobody_is_refused, nobody_leads_beside_another,
+    Expectation, every_execution_ends, everyone_knows_who_is_there, nobody_holds_what_is_over,
+    nobody_is_refused, nobody_leads_beside_another, what_failed_is_taken_back,
+    what_was_tried_again_ends,
 };
 use crate::{Latency, Plan, StartPlan, Workload, World, WorldOptions};
 
 const ID: ExecutionId = ExecutionId::from_bytes([1; 16]);
 
 fn world(options: WorldOptions, survival: Survival) -> World {
-    let flow = Workload::built_in().into_iter().find(|flow| flow.name == "line").unwrap();
+    world_of("line", options, survival)
+}
+
+fn world_of(name: &str, options: WorldOptions, survival: Survival) -> World {
+    let flow = Workload::built_in().into_iter().find(|flow| flow.name == name).unwrap();
     let start = StartPlan {
         id: ID,
         namespace: flow.program.namespace.clone(),
@@ -85,6 +90,31 @@ fn an_execution_that_has_not_ended_and_is_held() {
     world.run_to_rest(&|world| nobody_holds_what_is_over(world).is_ok());
     assert_eq!(nobody_holds_what_is_over(&world), Ok(()));
     assert_eq!(every_execution_ends(&world), Ok(()));
+}
+
+#[test]
+fn what_was_to_be_taken_back_and_was_not() {
+    let options = WorldOptions { learns: true, ..WorldOptions::default() };
+    let mut world = world_of("quarrel", options, Survival::solo());
+    world.run_to_rest(&|_| true);
+    let calm = Expectation::of(&world);
+    // It is as if somebody had asked, and nobody had done anything about it.
+    world.revisited.insert(ID, 0);
+    let finding = what_failed_is_taken_back(&calm, &world).unwrap_err();
+    assert!(finding.contains("POST ok/table stands"), "{finding}");
+    world.live_on(&|_| true);
+    assert_eq!(what_failed_is_taken_back(&calm, &world), Ok(()));
+}
+
+#[test]
+fn what_was_tried_again_and_goes_on_for_ever() {
+    let mut world = world(WorldOptions::default(), Survival::solo());
+    world.run_for(Duration::from_millis(10));
+    world.revisited.insert(ID, 0);
+    let finding = what_was_tried_again_ends(&world).unwrap_err();
+    assert!(finding.contains("at node 1, where it is running"), "{finding}");
+    world.run_to_rest(&|_| true);
+    assert_eq!(what_was_tried_again_ends(&world), Ok(()));
 }
 
 #[test]

@@ -14,6 +14,9 @@ const LATEST: Duration = Duration::from_secs(12 * 60 * 60);
 /// By how many microseconds a clock jumps at most: a hundred years.
 const CENTURY: i64 = 100 * 365 * 24 * 60 * 60 * 1_000_000;
 
+/// How many executions a world has at most.
+const EXECUTIONS_MAX: i64 = 200;
+
 /// Which nodes a fault names.
 enum Named {
     Nobody,
@@ -65,7 +68,12 @@ impl FaultKind {
             | Self::ServiceErrors
             | Self::LostAnswers
             | Self::SlowServices => Named::Nobody,
-            Self::CrashAgreeing | Self::CrashCompensating | Self::CrashForgetting => Named::Any,
+            Self::CrashAgreeing
+            | Self::CrashCompensating
+            | Self::CrashForgetting
+            | Self::Cancel
+            | Self::Compensate
+            | Self::Suspend => Named::Any,
             _ => Named::Some,
         }
     }
@@ -87,6 +95,7 @@ impl FaultKind {
             Self::NarrowNetwork => 1_000..=1_000_000_000,
             Self::ClockJump => -CENTURY..=CENTURY,
             Self::CrashAgreeing | Self::CrashCompensating | Self::CrashForgetting => 0..=1_000,
+            Self::Cancel | Self::Compensate | Self::Suspend => 1..=EXECUTIONS_MAX,
             _ => 0..=0,
         }
     }
@@ -102,6 +111,8 @@ impl FaultKind {
                 | Self::BitFlip
                 | Self::LostDisk
                 | Self::ClockJump
+                | Self::Cancel
+                | Self::Compensate
         )
     }
 }
@@ -130,6 +141,8 @@ mod tests {
             ("clock-jump@1:1", "but not 0"),
             ("clock-jump@1:1=-9223372036854775808", "is -"),
             ("split@1:1", "has a duration"),
+            ("suspend@1=1", "has a duration"),
+            ("cancel@1", "1 to 200"),
             ("crash@1+99999999999:1", "is over after 43200 s"),
             ("crash@18446744073709551615+18446744073709551615:1", "is over after 43200 s"),
         ];

@@ -62,6 +62,19 @@ pub(crate) fn aim(random: &mut Random, kinds: &[FaultKind]) -> Fault {
     Fault { kind, at, duration: AIMING, nodes: 0, amount }
 }
 
+/// Draws what somebody asks for while everything else goes on, of one of so many executions.
+pub(crate) fn wish(
+    random: &mut Random,
+    kinds: &[FaultKind],
+    window: Duration,
+    executions: u64,
+) -> Fault {
+    let at = Duration::from_micros(random.between(0, micros(window)));
+    let kind = *random.pick(kinds);
+    let fault = draw(random, kind, at, 1);
+    Fault { amount: amount(random, 1, executions), ..fault }
+}
+
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
@@ -101,6 +114,7 @@ fn extent(random: &mut Random, kind: FaultKind, nodes: usize) -> (Places, i64) {
         FaultKind::CrashAgreeing | FaultKind::CrashCompensating | FaultKind::CrashForgetting => {
             (0, amount(random, 0, 4))
         }
+        FaultKind::Cancel | FaultKind::Compensate | FaultKind::Suspend => (0, 1),
         _ => (one, 0),
     }
 }

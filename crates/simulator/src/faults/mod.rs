@@ -1,4 +1,4 @@
-//! Faults as data: what goes wrong, where, from when on and for how long.
+//! Faults as data: what goes wrong, where, from when on and for how long; and what people ask for meanwhile.
 //!
 //! A fault is written `KIND@START+DURATION:NODES=AMOUNT`, times in seconds since the world began, for
 //! example `split@1.5+3:1,2` or `loss@0.2+10=150`. What is not needed may be left out.
@@ -13,8 +13,8 @@ use outlast_engine::Phase;
 
 use crate::Places;
 
-pub(crate) use generate::aim;
 pub use generate::{FaultPlan, generate};
+pub(crate) use generate::{aim, wish};
 
 /// One thing that goes wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,11 +93,17 @@ pub enum FaultKind {
     CrashCompensating,
     /// The first node that forgets an execution together with others dies, `amount` steps into it.
     CrashForgetting,
+    /// Somebody stops execution number `amount`, at a node that leads it.
+    Cancel,
+    /// Somebody has execution number `amount` rolled back, at a node that leads it.
+    Compensate,
+    /// Somebody holds execution number `amount`, at a node that leads it, and lets it go on when it is over.
+    Suspend,
 }
 
 impl FaultKind {
     /// Everything that can go wrong.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::Crash,
         Self::RestartLoop,
         Self::Outage,
@@ -127,11 +133,17 @@ impl FaultKind {
         Self::CrashAgreeing,
         Self::CrashCompensating,
         Self::CrashForgetting,
+        Self::Cancel,
+        Self::Compensate,
+        Self::Suspend,
     ];
 
     /// What waits for a node to be in a phase of an execution's end, and strikes then.
     pub const AIMED: [Self; 3] =
         [Self::CrashAgreeing, Self::CrashCompensating, Self::CrashForgetting];
+
+    /// What is no fault but somebody's wish, in the midst of everything else.
+    pub const WISHES: [Self; 3] = [Self::Cancel, Self::Compensate, Self::Suspend];
 
     /// What it is called.
     pub const fn word(self) -> &'static str {
@@ -165,6 +177,9 @@ impl FaultKind {
             Self::CrashAgreeing => "crash-agreeing",
             Self::CrashCompensating => "crash-compensating",
             Self::CrashForgetting => "crash-forgetting",
+            Self::Cancel => "cancel",
+            Self::Compensate => "compensate",
+            Self::Suspend => "suspend",
         }
     }
 
@@ -189,6 +204,7 @@ impl FaultKind {
             Self::ClockJump | Self::ClockStall => "clock",
             Self::ServiceErrors | Self::LostAnswers | Self::SlowServices => "service",
             Self::CrashAgreeing | Self::CrashCompensating | Self::CrashForgetting => "aimed",
+            Self::Cancel | Self::Compensate | Self::Suspend => "people",
         }
     }
 
@@ -202,7 +218,7 @@ impl FaultKind {
                 let known: Vec<_> = Self::ALL.iter().map(|kind| kind.word()).collect();
                 return Err(format!(
                     "there is no fault `{word}`; there are {}, the groups process, partition, network, \
-                     disk, clock, service and aimed, all and none",
+                     disk, clock, service, aimed and people, all and none",
                     known.join(", ")
                 ));
             }

@@ -105,10 +105,14 @@ impl Swarm {
                     && checkers::net_effects_are_those_of_one_run(&calm, world).is_ok()
             };
             world.run_to_rest(&settled);
-            checkers::everything_at_rest(&calm, &world).err()
+            let at_rest = checkers::everything_at_rest(&calm, &world);
+            at_rest.and_then(|()| {
+                world.live_on(&settled);
+                checkers::everything_at_last(&calm, &world)
+            })
         }));
-        let panicked = |panic: Box<dyn Any + Send>| Some(format!("panic: {}", words_of(&*panic)));
-        Verdict::of(world, found.unwrap_or_else(panicked))
+        let panicked = |panic: Box<dyn Any + Send>| Err(format!("panic: {}", words_of(&*panic)));
+        Verdict::of(world, found.unwrap_or_else(panicked).err())
     }
 
     /// What so many executions of a flow do when nothing fails.

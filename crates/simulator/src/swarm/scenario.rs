@@ -9,7 +9,7 @@ use std::time::Duration;
 use outlast_engine::{Acknowledge, Strategy, Survival};
 
 use super::Workload;
-use crate::faults::{FaultPlan, aim, generate};
+use crate::faults::{FaultPlan, aim, generate, wish};
 use crate::{Fault, FaultKind, Latency, NetworkOptions, Random, WorldOptions};
 
 /// The strategies that are drawn when none is asked for.
@@ -131,7 +131,7 @@ impl Scenario {
         options.service = wanted.service_latency.unwrap_or(options.service);
         options.skew = wanted.skew.unwrap_or(options.skew);
         options.gossip = draw_gossip(seed, wanted, nodes);
-        options.faults = draw_faults(seed, wanted, &survival, (nodes, window));
+        options.faults = draw_faults(seed, wanted, &survival, (nodes, window, executions));
         Self { flow: flow.name.clone(), survival, delays, options }
     }
 }
@@ -242,14 +242,17 @@ fn draw_faults(
     seed: u64,
     wanted: &Wanted,
     survival: &Survival,
-    (nodes, window): (usize, Duration),
+    (nodes, window, executions): (usize, Duration, u64),
 ) -> Vec<Fault> {
     if let Some(faults) = &wanted.faults {
         return faults.clone();
     }
     let mut random = Random::apart(seed, 2);
     let all = wanted.kinds.clone().unwrap_or_else(|| FaultKind::ALL.to_vec());
-    let apart = |kind: &FaultKind| kind.aims_at().is_some() || *kind == FaultKind::Stop;
+    let apart = |kind: &FaultKind| {
+        let is_late = *kind == FaultKind::Stop || FaultKind::WISHES.contains(kind);
+        is_late || kind.aims_at().is_some()
+    };
     let all: Vec<_> = all.into_iter().filter(|kind| !apart(kind)).collect();
     if is_in_peace(seed, wanted) {
         return Vec::new();
@@ -266,6 +269,7 @@ fn draw_faults(
         generate(&mut random, &FaultPlan { kinds, nodes, faults_max, window, disks_max });
     faults.extend(draw_aim(seed, wanted, survival));
     faults.extend(draw_stop(seed, wanted, nodes));
+    faults.extend(draw_wish(seed, wanted, window, executions));
     faults.sort_by_key(|fault| (fault.at, fault.kind));
     faults
 }
@@ -296,4 +300,16 @@ fn draw_stop(seed: u64, wanted: &Wanted, nodes: usize) -> Option<Fault> {
     let duration = Duration::from_micros(random.between(50_000, 10_000_000));
     let nodes = 1 << random.index(nodes);
     stops.then_some(Fault { kind: FaultKind::Stop, at, duration, nodes, amount: 0 })
+}
+
+/// In one world of eight somebody stops an execution, rolls it back or holds it; in every second one if
+/// that is among what is asked for.
+fn draw_wish(seed: u64, wanted: &Wanted, window: Duration, executions: u64) -> Option<Fault> {
+    let kinds = wanted.kinds.as_deref().unwrap_or(&FaultKind::WISHES);
+    let kinds: Vec<_> =
+        kinds.iter().copied().filter(|kind| FaultKind::WISHES.contains(kind)).collect();
+    let mut random = Random::apart(seed, 13);
+    let share = if wanted.kinds.is_some() { 500 } else { 125 };
+    let wishes = random.happens(share) && !kinds.is_empty();
+    wishes.then(|| wish(&mut random, &kinds, window, executions))
 }

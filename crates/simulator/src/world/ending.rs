@@ -45,7 +45,7 @@ impl World {
     }
 
     /// Runs on until every node is up and done with what it has, for as long as healing may take.
-    fn let_everything_settle(&mut self, is_settled: &dyn Fn(&Self) -> bool) {
+    pub(super) fn let_everything_settle(&mut self, is_settled: &dyn Fn(&Self) -> bool) {
         let until = self.now.after(self.healing());
         while self.goes_on() && self.now < until {
             // Who is about to come up may have more to do than anyone can tell.

@@ -60,6 +60,7 @@ impl World {
             | FaultKind::CrashForgetting => {
                 self.aimed.push((index, u64::try_from(fault.amount).unwrap_or(0)));
             }
+            FaultKind::Cancel | FaultKind::Compensate | FaultKind::Suspend => self.wish(&fault),
         }
     }
 
@@ -129,7 +130,8 @@ impl World {
             FaultKind::CrashAgreeing
             | FaultKind::CrashCompensating
             | FaultKind::CrashForgetting => self.aimed.retain(|(aimed, _)| *aimed != index),
-            FaultKind::ClockJump => {}
+            FaultKind::Suspend => self.let_go_on(),
+            FaultKind::ClockJump | FaultKind::Cancel | FaultKind::Compensate => {}
         }
     }
 

@@ -13,6 +13,7 @@ mod people;
 mod serving;
 mod telling;
 mod watching;
+mod wishes;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,6 +87,10 @@ pub struct World {
     detached: BTreeSet<ExecutionId>,
     /// How often people asked something.
     people: u64,
+    /// Executions whose failed calls people said not to have happened, though they might have been made.
+    pub(crate) denied: BTreeSet<ExecutionId>,
+    /// Where people had executions that had failed tried again or taken back.
+    pub(crate) revisited: BTreeMap<ExecutionId, usize>,
     /// How many calls are under way, at all machines together.
     calls: usize,
     /// The names of what can be undone, as far as it was done.
@@ -145,6 +150,8 @@ impl World {
             told: BTreeMap::new(),
             detached: BTreeSet::new(),
             people: 0,
+            denied: BTreeSet::new(),
+            revisited: BTreeMap::new(),
             calls: 0,
             undoable: BTreeSet::new(),
             undoable_keys: BTreeSet::new(),

@@ -5,10 +5,14 @@
 use outlast_engine::{Ask, Caller, Input, ParkedFilter, ParkedItem, Which};
 use outlast_workflow::Resolution;
 
-use super::World;
+use super::{Situation, World};
+use crate::Random;
 
 /// Callers that are people lie above those of the client.
 const PEOPLE: u64 = 1 << 48;
+
+/// Of a thousand calls that were not made, how many are not asked for again.
+const DENIED: u64 = 300;
 
 impl World {
     /// Whether something waits for a person at some node.
@@ -20,6 +24,7 @@ impl World {
     /// Someone asks every node what waits for a person, and whoever published what is gone says it again.
     pub(super) fn people_look(&mut self) {
         self.publish_again();
+        self.let_go_on();
         for place in 0..self.machines.len() {
             let engine = self.machines[place].node.engine();
             if engine.is_some_and(|engine| engine.waits_for_people().next().is_some()) {
@@ -45,23 +50,31 @@ impl World {
         }
     }
 
-    fn people_ask(&mut self, place: usize, ask: Ask) {
+    pub(super) fn people_ask(&mut self, place: usize, ask: Ask) {
         self.people += 1;
         let caller = Caller(PEOPLE + self.people);
         self.tell(place, Input::Asked { caller, ask });
     }
 
     /// What is to be done about an effect, going by what the services know. What was not done is asked
-    /// for again while its run goes on; once that has ended, it is only in the way of an undo. An undo
-    /// is just tried again.
-    fn truth_about(&self, item: &ParkedItem) -> Resolution {
+    /// for again while its run goes on, most of the time: some say so, or give it up, and the run fails.
+    /// Once that has ended, it is only in the way of an undo. An undo is just tried again.
+    fn truth_about(&mut self, item: &ParkedItem) -> Resolution {
         if item.undo {
             return Resolution::Retry;
         }
-        match self.services.answer_of(item.execution, item.effect) {
-            Some(answer) => Resolution::Done(answer),
-            None if self.client.ended.contains_key(&item.execution) => Resolution::NotDone,
-            None => Resolution::Retry,
+        if let Some(answer) = self.services.answer_of(item.execution, item.effect) {
+            return Resolution::Done(answer);
         }
+        if self.client.ended.contains_key(&item.execution) {
+            return Resolution::NotDone;
+        }
+        let mut random = Random::apart(self.options.seed, PEOPLE + self.people);
+        if !random.happens(DENIED) {
+            return Resolution::Retry;
+        }
+        self.saw(Situation::Denied);
+        self.denied.insert(item.execution);
+        if random.happens(500) { Resolution::NotDone } else { Resolution::Abandon }
     }
 }

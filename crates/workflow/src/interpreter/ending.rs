@@ -2,6 +2,7 @@
 
 use outlast_lineage::BranchId;
 
+use super::portions::without_halves;
 use super::{Machine, Turn};
 use crate::execution::{Activity, Branch, BranchState, Failure, PlanEntry, Stage};
 use crate::program::Kind;
@@ -30,7 +31,8 @@ impl Machine<'_> {
         }
     }
 
-    /// A child's plan stays under another name until its parent has ended.
+    /// A plan stays under another name for as long as it may be needed: that of a child until its parent has
+    /// ended, that of a line of several nodes until these have forgotten it.
     fn kept_plan(&mut self, entries: Vec<PlanEntry>) {
         self.plan_mut(KEPT_PLAN).extend(entries);
     }
@@ -110,12 +112,21 @@ impl Machine<'_> {
         if over {
             return;
         }
-        let branches: Vec<BranchId> = self.execution.branches.keys().copied().collect();
-        for id in branches {
-            drop(self.stop_branch(id));
+        let mut done = self.stop_branch(BranchId::TRUNK);
+        done.push(self.stop_beside());
+        if self.execution.keep_plan {
+            // If another line is decided on, what this one did is not what remains.
+            self.kept_plan(without_halves(done));
         }
         self.ready.clear();
         self.end(Outcome::Cancelled);
+    }
+
+    /// Stops what was being undone beside the run, once the trunk is stopped.
+    pub(super) fn stop_beside(&mut self) -> PlanEntry {
+        let beside: Vec<BranchId> = self.execution.branches.keys().copied().collect();
+        let lists = beside.into_iter().map(|id| self.stop_branch(id));
+        PlanEntry::Parallel(lists.filter(|list| !list.is_empty()).collect())
     }
 
     pub(super) fn roll_back_on_request(&mut self, reason: &str) {

@@ -169,10 +169,7 @@ impl Machine<'_> {
             self.execution.plans.remove(&KEPT_PLAN);
         }
         entries.extend(self.unwind(&mut trunk, 0));
-        // What is left was being undone beside the run.
-        let beside: Vec<BranchId> = self.execution.branches.keys().copied().collect();
-        let beside = beside.into_iter().map(|id| self.stop_branch(id)).collect::<Vec<_>>();
-        entries.push(PlanEntry::Parallel(beside.into_iter().filter(|l| !l.is_empty()).collect()));
+        entries.push(self.stop_beside());
         self.keep_children_alone();
         self.keep_for_undo(&trunk, without_halves(entries));
         self.push_compensation(&mut trunk, Vec::new(), Failure::Park);
