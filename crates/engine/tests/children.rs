@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use cluster::{Provider, program_of};
 use driver::{Driver, call, child, id, raw_program, service_of, task};
-use outlast_engine::{Condition, Input};
-use outlast_workflow::program::{Kind, OnFault};
-use outlast_workflow::{Answer, Fault, FaultKind, Program, TaskId};
+use outlast_engine::{Ask, Condition, Input, Which};
+use outlast_lineage::ExecutionId;
+use outlast_workflow::program::{Kind, OnFault, Task};
+use outlast_workflow::{Answer, Fault, FaultKind, Program, TaskId, Ticket};
 
 /// Runs `inner` beside the call `x`; an error that nothing catches rolls all of it back.
 fn outer() -> Arc<Program> {
@@ -24,6 +25,82 @@ fn outer() -> Arc<Program> {
     Arc::new(Program { on_fault: OnFault::Compensate, ..program })
 }
 
+/// The same with `y` beside it, which can be undone.
+fn outer_with_more() -> Arc<Program> {
+    let tasks = vec![
+        task("do", Kind::Sequence(vec![TaskId(1)])),
+        task("both", Kind::Fork { branches: [2, 5, 3].map(TaskId).to_vec(), compete: false }),
+        child("run", "inner", true),
+        call("x"),
+        call("undo y"),
+        Task { traits: Provider::Keyed.traits(TaskId(4)), ..call("y") },
+    ];
+    let program = raw_program("test", "outer", "1.0.0", tasks);
+    let program = Arc::into_inner(program).expect("nobody else has it");
+    Arc::new(Program { on_fault: OnFault::Compensate, ..program })
+}
+
+fn open(driver: &mut Driver, name: &str) -> (ExecutionId, Ticket) {
+    let place = driver.calls.iter().position(|(_, _, request)| service_of(request) == name);
+    let (execution, ticket, _) = driver.calls.remove(place.expect("it is open")).expect("found");
+    (execution, ticket)
+}
+
+fn succeed(driver: &mut Driver, name: &str) {
+    let (execution, ticket) = open(driver, name);
+    let answer = Answer::Succeeded(driver::text(name));
+    driver.step(Input::Answered { execution, ticket, answer });
+    driver.work();
+}
+
+fn fail(driver: &mut Driver, name: &str) {
+    let (execution, ticket) = open(driver, name);
+    let fault = Fault::new(FaultKind::Communication, "no", "refused").with_status(409);
+    driver.step(Input::Answered { execution, ticket, answer: Answer::Failed(fault) });
+}
+
+/// Its turn comes after the undo of `y`: by then it has been stopped, in the midst of its second call.
+#[test]
+fn a_child_that_was_stopped_with_its_parent_is_undone_when_its_turn_comes() {
+    for restarts in [false, true] {
+        let mut driver = Driver::new();
+        let outer = outer_with_more();
+        driver.define(&program_of("inner", &[("a", Provider::Keyed), ("b", Provider::Keyed)]));
+        driver.define(&outer);
+        driver.start(&outer, id(1));
+        succeed(&mut driver, "a");
+        succeed(&mut driver, "y");
+        fail(&mut driver, "x");
+        driver.calls.retain(|(_, _, request)| service_of(request).starts_with("undo"));
+        driver.work();
+        if restarts {
+            driver.restart();
+        }
+        let done = driver.finish();
+        assert_eq!(done, ["undo y", "b", "undo b", "undo a"], "restarts: {restarts}");
+        assert_eq!(driver.show(id(1)).summary.condition, Condition::Compensated);
+    }
+}
+
+/// Somebody stops a child: its parent fails, is rolled back, and the child's effects with it.
+#[test]
+fn a_child_that_somebody_stopped_is_undone_with_its_parent() {
+    let mut driver = Driver::new();
+    let outer = outer();
+    driver.define(&program_of("inner", &[("a", Provider::Keyed), ("b", Provider::Keyed)]));
+    driver.define(&outer);
+    driver.start(&outer, id(1));
+    succeed(&mut driver, "a");
+    let (child, _) = open(&mut driver, "b");
+    driver.ask(Ask::Cancel(Which::Id(child)));
+    driver.work();
+    driver.calls.retain(|(_, _, request)| service_of(request) != "x");
+    let done = driver.finish();
+    assert!(done.ends_with(&["undo a".to_owned()]), "{done:?}");
+    assert_eq!(driver.show(id(1)).summary.condition, Condition::Compensated);
+    assert_eq!(driver.show(child).summary.condition, Condition::Compensated);
+}
+
 /// Seen as seed 9336: the order to stop, which comes with the order to roll back, ended the rollback,
 /// and what the sub-workflow had done stood.
 #[test]
@@ -33,17 +110,8 @@ fn a_child_that_is_rolled_back_with_its_parent_is_not_stopped_in_that() {
     driver.define(&program_of("inner", &[("a", Provider::Keyed), ("b", Provider::Keyed)]));
     driver.define(&outer);
     driver.start(&outer, id(1));
-    let open = |driver: &mut Driver, name: &str| {
-        let place = driver.calls.iter().position(|(_, _, request)| service_of(request) == name);
-        driver.calls.remove(place.expect("it is open")).expect("it was just found")
-    };
-    let (execution, ticket, _) = open(&mut driver, "a");
-    let answer = Answer::Succeeded(driver::text("a"));
-    driver.step(Input::Answered { execution, ticket, answer });
-    driver.work();
-    let (execution, ticket, _) = open(&mut driver, "x");
-    let fault = Fault::new(FaultKind::Communication, "no", "refused").with_status(409);
-    driver.step(Input::Answered { execution, ticket, answer: Answer::Failed(fault) });
+    succeed(&mut driver, "a");
+    fail(&mut driver, "x");
     driver.calls.clear();
     let undone = driver.finish();
     assert!(undone.contains(&"undo a".to_owned()), "{undone:?}");

@@ -16,6 +16,9 @@ use outlast_workflow::{Answer, Fault, FaultKind, Request, Target};
 
 use crate::ledger::{Act, Ledger};
 
+/// What the path of an operation begins with that is never done.
+const REFUSES: &str = "fail";
+
 /// How often a `flaky` operation fails before it works.
 const FLAKY_FAILURES: usize = 2;
 
@@ -153,9 +156,12 @@ impl Services {
     ) -> Visited {
         let operation = known.operation;
         if fails || self.fails(execution, operation, &request.target) {
-            let detail = format!("{} is out of order", self.ledger.operation(operation));
+            // Whoever always refuses has never done it; an outage says nothing of what was asked before.
+            let refuses = !fails && word_of(&request.target) == REFUSES;
+            let (status, does) = if refuses { (422, "refuses") } else { (503, "is out of order") };
+            let detail = format!("{} {does}", self.ledger.operation(operation));
             let fault = Fault::new(FaultKind::Communication, "Service failed", detail);
-            let answer = Answer::Failed(fault.with_status(503));
+            let answer = Answer::Failed(fault.with_status(status));
             return Visited { answer, act: None, repeated: false, finding: None };
         }
         let receipt = receipt(request, known.acts);
@@ -188,7 +194,7 @@ impl Services {
 
     fn fails(&mut self, execution: ExecutionId, operation: u32, target: &Target) -> bool {
         match word_of(target) {
-            "fail" => true,
+            REFUSES => true,
             "flaky" => {
                 let failures = self.failures.entry((execution, operation)).or_default();
                 *failures += 1;

@@ -84,7 +84,7 @@ fn something_done_twice_is_noticed() {
     let (expectation, mut world) = at_rest();
     visit(&mut world, 1, &request("ok/a1", 1, false, None));
     let finding = checkers::net_effects_are_those_of_one_run(&expectation, &world).unwrap_err();
-    assert!(finding.contains("POST ok/a1 stands 2 times, 1 in one run"), "{finding}");
+    assert!(finding.contains("POST ok/a1 stands 2 times, and should at most 1"), "{finding}");
 }
 
 #[test]

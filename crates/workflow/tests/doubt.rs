@@ -11,7 +11,10 @@ use outlast_expressions::value;
 use outlast_workflow::program::{OnFault, Template};
 use outlast_workflow::{Answer, Command, Event, Fault, FaultKind, Outcome, Program, Resolution};
 
-use Node::{Cancellable, Compete, Fork, Invoke, Pivot, Plain, Raise, Sequence, Try, Wait, Within};
+use Node::{
+    Cancellable, Compensate, Compete, Fork, Invoke, Pivot, Plain, Raise, Read, Sequence, Try, Wait,
+    Within,
+};
 
 fn start(root: Node, on_fault: OnFault) -> World {
     World::start(&program_with(root, on_fault), value::object([]), 1)
@@ -63,6 +66,70 @@ fn a_pivot_under_way_when_all_is_rolled_back_waits_for_a_person() {
         let effect = world.execution.parked()[0].effect;
         world.happen(Event::Resolved { effect, resolution });
         assert!(matches!(world.run(), Outcome::Compensated(_)));
+        assert_eq!(world.done(), left);
+    }
+}
+
+/// What it takes back is then taken back: it is not undone once more afterwards, as it was in the plan.
+#[test]
+fn an_undo_that_is_stopped_in_the_midst_of_its_call_is_asked_for_once_more() {
+    let rolls_back =
+        Try(Box::new(Sequence(vec![Invoke("a"), Raise(418)])), 0, Some(Box::new(Compensate)));
+    let root = Fork(vec![rolls_back, Sequence(vec![Wait(50), Raise(419)])]);
+    let mut world = start(root, OnFault::Compensate);
+    while world.call_of("a-bar").is_none() {
+        let (ticket, _) = world.call_of("a").expect("it is called first");
+        world.answer(ticket);
+    }
+    let mut asked = vec![world.call_of("a-bar").expect("it was just seen")];
+    world.next_timer();
+    while world.ended.is_none() {
+        asked.extend(world.call_of("a-bar"));
+        assert!(world.step(), "something can happen until the end");
+    }
+    assert_eq!(world.done(), ["a", "a-bar"]);
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert_eq!(asked[0].1.key, asked[1].1.key);
+}
+
+/// The service does what it is asked, and nobody hears of it.
+fn lose_answer(world: &mut World, name: &str) {
+    let (ticket, request) = world.call_of(name).expect("it is being called");
+    world.open.remove(&ticket);
+    world.serve(&request);
+    let fault = Fault::new(FaultKind::Timeout, "no answer", "lost");
+    world.happen(Event::Answered { ticket, answer: Answer::Unknown(fault) });
+}
+
+/// It came after what the attempt is rolled back for, so it goes first.
+#[test]
+fn a_call_of_a_failed_attempt_is_undone_before_what_came_before_it() {
+    let body = Sequence(vec![Invoke("a"), Invoke("b")]);
+    let mut world = start(Try(Box::new(body), 2, None), OnFault::Leave);
+    world.step();
+    lose_answer(&mut world, "b");
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+    assert_eq!(world.done(), ["a", "b", "b-bar", "a-bar", "a", "b"]);
+}
+
+/// Nothing else was done in the attempt, so its call is asked for again if it is the same; if it is not,
+/// nobody wants it any more.
+#[test]
+fn a_call_that_the_next_attempt_does_not_ask_for_is_undone() {
+    let body = Sequence(vec![Read("look"), Invoke("b")]);
+    let look = |world: &mut World, number: i64| {
+        let (ticket, _) = world.call_of("look").expect("it looks first");
+        world.open.remove(&ticket);
+        let seen = value::object([("seen", value::integer(number))]);
+        world.happen(Event::Answered { ticket, answer: Answer::Succeeded(seen) });
+    };
+    for (second, left) in [(1, vec!["b"]), (2, vec!["b", "b", "b-bar"])] {
+        let mut world = start(Try(Box::new(body.clone()), 2, None), OnFault::Leave);
+        look(&mut world, 1);
+        lose_answer(&mut world, "b");
+        world.next_timer();
+        look(&mut world, second);
+        assert!(matches!(world.run(), Outcome::Completed(_)));
         assert_eq!(world.done(), left);
     }
 }

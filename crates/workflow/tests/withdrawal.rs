@@ -341,7 +341,6 @@ fn a_line_that_was_stopped_can_be_withdrawn() {
     let b = effect_of(&world, "\"b\"");
     world.happen(Event::CancelRequested);
     assert_eq!(world.ended, Some(Outcome::Cancelled));
-    assert!(!world.execution.can_be_rolled_back(), "what was stopped stays as it is");
     world.happen(Event::LineLost);
     world.happen(Event::Withdrawn { undo: BTreeSet::from([a, b]) });
     assert_eq!(withdrawal(&world).owed, [a, b]);

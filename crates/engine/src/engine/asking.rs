@@ -185,9 +185,10 @@ impl Engine {
         if matches!(event, Event::CompensateRequested(_)) {
             self.wake(id);
             let entry = self.roster.known(id);
-            // What has completed keeps its plan for its parent or for lines that are lost, not for people.
-            let is_complete = entry.condition == Condition::Completed;
-            if is_complete || !entry.execution().can_be_rolled_back() {
+            // What has completed or was stopped keeps its plan for its parent or for lines that are lost, not
+            // for people.
+            let stays = matches!(entry.condition, Condition::Completed | Condition::Cancelled);
+            if stays || !entry.execution().can_be_rolled_back() {
                 return Err(self.not_possible(id, wish));
             }
         }

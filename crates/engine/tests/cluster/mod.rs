@@ -303,7 +303,7 @@ pub(crate) enum Provider {
 }
 
 impl Provider {
-    fn traits(self, undo: TaskId) -> Traits {
+    pub(crate) fn traits(self, undo: TaskId) -> Traits {
         let filter = outlast_expressions::Filter::compile(".", &[]).unwrap();
         let capture = Expression { filter, place: Place::default() };
         let compensation = Compensation {

@@ -21,7 +21,7 @@ pub struct Expectation {
     pub is_one_of_many: bool,
     /// Whether a run does several things at once, so that it may fail while others are under way.
     pub is_forked: bool,
-    /// Whether what a run does depends on how long things take: it has timeouts.
+    /// Whether what a run does depends on how long things take: it has timeouts or races.
     pub is_timed: bool,
 }
 
@@ -176,15 +176,17 @@ fn effects_of_one(
         // What cannot be undone may have been done by those who lost, too.
         let most = if undoable || solo { once } else { usize::MAX };
         let (least, most) = match outcome {
-            // What was under way in another branch when one failed may never have left.
-            "faulted" if as_planned && calm.is_forked => (0, most),
-            _ if as_planned => (once, most),
             "compensated" if undoable => (0, 0),
+            // What was under way in another branch when one failed may never have left.
+            "faulted" | "compensated" if as_planned && calm.is_forked => (0, most),
+            _ if as_planned => (once, most),
             _ if calm.is_one_of_many => (0, usize::MAX),
             _ => (0, most),
         };
-        if certain > most || certain + doubtful < least {
-            return Err(format!("{name} stands {} times, {once} in one run", certain + doubtful));
+        let found = certain + doubtful;
+        if certain > most || found < least {
+            let (bound, count) = if found < least { ("least", least) } else { ("most", most) };
+            return Err(format!("{name} stands {found} times, and should at {bound} {count}"));
         }
     }
     Ok(())
@@ -275,7 +277,8 @@ fn counts_on(world: &World, line: &Lineage, act: &Act) -> bool {
 
 /// A run without faults undoes nothing that one node alone would not undo; active replication does.
 pub fn no_compensation_without_a_fault(calm: &Expectation, world: &World) -> Finding {
-    if !is_calm(world) {
+    // Whoever is too late, or second in a race, is undone.
+    if !is_calm(world) || calm.is_timed {
         return Ok(());
     }
     for (id, expected) in &calm.executions {

@@ -98,7 +98,8 @@ impl Workload {
     pub fn is_timed(&self) -> bool {
         let programs = std::iter::once(&self.program).chain(self.others.iter().map(|(it, _)| it));
         let whole = programs.into_iter().any(|program| program.timeout.is_some());
-        !self.built_in && whole || self.has_given_task(|task| task.timeout.is_some())
+        let races = |task: &Task| matches!(task.kind, Kind::Fork { compete: true, .. });
+        !self.built_in && whole || self.has_given_task(|it| it.timeout.is_some() || races(it))
     }
 
     /// Whether a task is like this, in a flow that does not come with the simulator: of those it is known

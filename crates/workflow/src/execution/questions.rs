@@ -123,12 +123,12 @@ impl Execution {
     }
 
     /// Whether what it did can still be undone as a whole: it has not ended, has faulted, or keeps its
-    /// plan though it has completed.
+    /// plan though it has completed or was stopped.
     pub const fn can_be_rolled_back(&self) -> bool {
         match &self.head.outcome {
             None | Some(Outcome::Faulted(_)) => true,
-            Some(Outcome::Completed(_)) => self.keep_plan,
-            Some(Outcome::Cancelled | Outcome::Compensated(_)) => false,
+            Some(Outcome::Completed(_) | Outcome::Cancelled) => self.keep_plan,
+            Some(Outcome::Compensated(_)) => false,
         }
     }
 

@@ -107,7 +107,7 @@ impl Machine<'_> {
     fn child_ended(&mut self, branch: &mut Branch, child: ExecutionId, outcome: Outcome) -> Turn {
         let task = branch.top().expect("a task is being run").task;
         // Whatever it did, whole or in part, is rolled back with the scope around.
-        if matches!(outcome, Outcome::Completed(_) | Outcome::Faulted(_)) {
+        if !matches!(outcome, Outcome::Compensated(_)) {
             let around = self.scope_around(branch, branch.frames().len() - 1);
             self.plan_mut(around).push(PlanEntry::Child { task, child });
         }

@@ -326,7 +326,7 @@ impl Machine<'_> {
     pub(super) fn undo_failed(&mut self, branch: &mut Branch, depth: usize, fault: Fault) -> Turn {
         // The next try asks again, with the same key, for what may have happened in this one.
         let inner = self.unwind(branch, depth + 1);
-        let (_, uncertain) = split_uncertain(inner);
+        let (_, uncertain) = split_uncertain(inner, &|_| false);
         self.undoing(branch).uncertain.extend(uncertain);
         let alarm = branch.top_mut().expect("an undo has a frame").deadline.take();
         self.cancel_alarm(alarm);

@@ -2,7 +2,6 @@
 
 use outlast_lineage::BranchId;
 
-use super::portions::without_halves;
 use super::{Machine, Turn};
 use crate::execution::{Activity, Branch, BranchState, Failure, PlanEntry, Stage};
 use crate::program::Kind;
@@ -116,7 +115,7 @@ impl Machine<'_> {
         done.push(self.stop_beside());
         if self.execution.keep_plan {
             // If another line is decided on, what this one did is not what remains.
-            self.kept_plan(without_halves(done));
+            self.kept_plan(done);
         }
         self.ready.clear();
         self.end(Outcome::Cancelled);

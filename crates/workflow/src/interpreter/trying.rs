@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use outlast_expressions::value;
-use outlast_lineage::{Digester, Time};
+use outlast_lineage::{Digester, Reversal, Time};
 
+use super::conduct::conduct;
 use super::evaluation::Sight;
 use super::{Machine, Turn};
 use crate::execution::{
-    Activity, Alarm, Branch, Failure, PlanEntry, TryStage, Trying, has_happened,
+    Activity, Alarm, Branch, Failure, Frame, PlanEntry, TryStage, Trying, has_happened,
 };
 use crate::program::{Backoff, Catch, ErrorFilter, Expression, Kind, RetryPolicy};
 use crate::{Command, Fault, FaultKind, Happening, TaskId};
@@ -55,10 +56,13 @@ impl Machine<'_> {
         let alarm = trying.attempt_deadline.take();
         let uncertain = std::mem::take(&mut trying.uncertain);
         self.cancel_alarm(alarm);
-        // What was never asked again may have happened: whoever rolls back will find out.
-        self.keep_for_undo(branch, uncertain);
         if handled {
+            // What was never asked again may have happened: whoever rolls back will find out.
+            self.keep_for_undo(branch, uncertain);
             branch.top_mut().expect("a task is being run").chosen = Some(0);
+        } else {
+            // The attempt that worked asked for something else, so nobody wants what was asked before.
+            self.undo_aside(branch, uncertain);
         }
         self.complete(branch)
     }
@@ -217,7 +221,9 @@ impl Machine<'_> {
         Ok(from + Duration::from_micros(drawn % span.saturating_add(1).max(1)))
     }
 
-    /// Undoes what a failed attempt did, so that the next one does not do it twice.
+    /// Undoes what a failed attempt did, so that the next one does not do it twice. A call that may have
+    /// happened the next attempt asks for again, if it asks for the same; but if it came after something
+    /// that is undone, it has to be undone before that.
     fn roll_back_attempt(
         &mut self,
         branch: &mut Branch,
@@ -227,7 +233,12 @@ impl Machine<'_> {
         let own = branch.top().expect("a task is being run").plan;
         let mut done = own.map(|plan| self.plan_mut(plan).drain()).unwrap_or_default();
         done.extend(entries);
-        let (done, uncertain) = split_uncertain(done);
+        let undoes = own.is_some() && done.iter().any(is_certain);
+        let goes_with_it = |frames: &[Frame]| {
+            let reversal = conduct(self.program, frames).reversal;
+            undoes && matches!(reversal, Reversal::WithResult | Reversal::Tolerant)
+        };
+        let (done, uncertain) = split_uncertain(done, &goes_with_it);
         let task = branch.top().expect("a task is being run").task;
         let trying = self.trying_mut(branch);
         trying.uncertain.extend(uncertain);
@@ -277,17 +288,32 @@ impl Machine<'_> {
     }
 }
 
-/// Takes the calls with unknown outcome out of a plan, however deep they are.
-pub(super) fn split_uncertain(entries: Vec<PlanEntry>) -> (Vec<PlanEntry>, Vec<PlanEntry>) {
+/// Whether an entry undoes something that was done.
+fn is_certain(entry: &PlanEntry) -> bool {
+    match entry {
+        PlanEntry::Undo { .. } | PlanEntry::Child { .. } => true,
+        PlanEntry::Uncertain(frames) => has_happened(frames),
+        PlanEntry::Parallel(lists) => lists.iter().flatten().any(is_certain),
+        PlanEntry::Milestone(_) => false,
+    }
+}
+
+/// Takes the calls with unknown outcome out of a plan, however deep they are, but for those that stay.
+pub(super) fn split_uncertain(
+    entries: Vec<PlanEntry>,
+    stays: &impl Fn(&[Frame]) -> bool,
+) -> (Vec<PlanEntry>, Vec<PlanEntry>) {
     let mut uncertain = Vec::new();
     let mut certain = Vec::new();
     for entry in entries {
         match entry {
-            PlanEntry::Uncertain(ref frames) if !has_happened(frames) => uncertain.push(entry),
+            PlanEntry::Uncertain(ref frames) if !has_happened(frames) && !stays(frames) => {
+                uncertain.push(entry);
+            }
             PlanEntry::Parallel(lists) => {
                 let mut kept = Vec::new();
                 for list in lists {
-                    let (list, inner) = split_uncertain(list);
+                    let (list, inner) = split_uncertain(list, stays);
                     uncertain.extend(inner);
                     if !list.is_empty() {
                         kept.push(list);

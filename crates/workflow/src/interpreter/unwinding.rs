@@ -8,6 +8,7 @@ use super::compensation::stripped;
 use super::conduct::{conduct, is_undoing, start_of_call};
 use super::gathering::branch_id;
 use super::graphs::in_order_of_steps;
+use super::portions::without_halves;
 use super::{Machine, Turn};
 use crate::execution::{
     Activity, Birth, Branch, Failure, Frame, Path, Plan, PlanEntry, PlanId, Surroundings, TryStage,
@@ -45,7 +46,7 @@ impl Machine<'_> {
         for index in first..frames.len() {
             self.stop_frame(branch, &frames[..=index], &mut entries);
         }
-        entries
+        without_halves(entries)
     }
 
     /// Stops the last of some frames.
