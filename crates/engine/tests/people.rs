@@ -134,3 +134,27 @@ fn what_a_person_said_of_a_pivot_holds_for_its_author_too() {
         }
     }
 }
+
+/// Seen as seed 507732: it was parked, made again as a person said, and then also as it had been held back.
+#[test]
+fn a_pivot_that_was_held_back_when_it_was_stopped_never_leaves_and_needs_no_person() {
+    let program = program_of("flow", &[("a", Provider::Keyed), ("pay", Provider::Pivot)]);
+    let mut cluster = Cluster::new(3, &program);
+    let mut survival = Survival::new(Strategy::PartitionTolerant, 3);
+    survival.votes = 2;
+    cluster.start(&program, id(1), survival);
+    cluster.run_past_linger();
+    cluster.cut(3, &[1, 2]);
+    cluster.cut(1, &[2]);
+    let call = cluster.call_of(3);
+    cluster.answer(3, call);
+    cluster.pass();
+    assert_eq!(cluster.open(3), Vec::<String>::new(), "it waits for a decision");
+    let ask = Ask::Compensate { which: Which::Id(id(1)), reason: "no".to_owned() };
+    assert_eq!(cluster.node(3).ask(ask), Reply::Done);
+    cluster.run(SECOND);
+    assert_eq!(parked(&mut cluster, 3), 0);
+    cluster.heal();
+    assert_eq!(names(&cluster.run_answering(10 * SECOND)), [(3, "undo a")]);
+    assert_eq!([1, 2, 3].map(|node| condition(&mut cluster, node)), [Condition::Compensated; 3]);
+}

@@ -30,7 +30,7 @@ const EXECUTIONS_MAX: u64 = 4;
 
 /// In how many worlds of a thousand a flow is drawn that came in a later wave than the first one, and
 /// what that is drawn from besides the seed.
-const WAVES: [(u64, u64); 3] = [(300, 4), (120, 9), (80, 12)];
+const WAVES: [(u64, u64); 4] = [(300, 4), (120, 9), (80, 12), (100, 15)];
 
 const NETWORKS: [Latency; 5] = [
     Latency::Constant(500),

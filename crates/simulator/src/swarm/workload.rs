@@ -34,6 +34,13 @@ const DETACHED: [(&str, &[&str]); 1] =
 /// Flows that end while something is under way. Drawn apart from all of them.
 const BROKEN_OFF: [&str; 1] = [include_str!("../flows/quarrel.yaml")];
 
+/// Flows in which something is stopped, or tried again, in the midst of what has to be undone. Drawn apart
+/// from all of them.
+const STOPPED: [(&str, &[&str]); 2] = [
+    (include_str!("../flows/feast.yaml"), &[include_str!("../flows/dish.yaml")]),
+    (include_str!("../flows/attempts.yaml"), &[]),
+];
+
 /// What the name of a flow ends with that is written for services that know no keys.
 const KEYLESS: &str = "-keyless";
 
@@ -129,10 +136,12 @@ impl Workload {
         let nested = NESTED.iter().map(|(text, others)| (*text, *others, 1));
         let detached = DETACHED.iter().map(|(text, others)| (*text, *others, 2));
         let broken_off = BROKEN_OFF.iter().map(|text| (*text, &[][..], 3));
+        let stopped = STOPPED.iter().map(|(text, others)| (*text, *others, 4));
         let flow = |(text, others, wave): (&str, &[&str], usize)| {
             [false, true].map(|keyless| Self { wave, ..Self::given(text, others, keyless) })
         };
-        first.chain(nested).chain(detached).chain(broken_off).flat_map(flow).collect()
+        let all = first.chain(nested).chain(detached).chain(broken_off).chain(stopped);
+        all.flat_map(flow).collect()
     }
 
     /// The same flow as it is written for services that know no keys, or for those that do, if that is
@@ -196,7 +205,7 @@ fn without_keys(text: &str) -> String {
     }
     let names = [
         "line", "trip", "rollback", "pivot", "tour", "stay", "news", "echo", "office", "errand",
-        "quarrel",
+        "quarrel", "feast", "dish", "attempts",
     ];
     for name in names {
         keyless =

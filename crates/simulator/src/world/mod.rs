@@ -198,11 +198,15 @@ impl World {
     /// has occurred.
     pub fn run_out(&mut self, occurrences_max: u64) {
         let goes_on = |world: &Self| !world.client.is_content() || !world.is_out();
-        while goes_on(self)
-            && self.finding.is_none()
-            && self.occurrences < occurrences_max
-            && self.step()
-        {}
+        while goes_on(self) && self.finding.is_none() && self.occurrences < occurrences_max {
+            if self.step() {
+                continue;
+            }
+            if self.agenda.next_time().is_some() || !self.waits_for_people() {
+                return;
+            }
+            self.people_look();
+        }
     }
 
     /// Whether everything has ended, be it that nobody waits for it; who is down may have more to do.

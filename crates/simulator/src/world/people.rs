@@ -70,7 +70,8 @@ impl World {
             return Resolution::NotDone;
         }
         let mut random = Random::apart(self.options.seed, PEOPLE + self.people);
-        if !random.happens(DENIED) {
+        // What one run does when nothing fails is what it does if nobody denies it.
+        if self.options.learns || !random.happens(DENIED) {
             return Resolution::Retry;
         }
         self.saw(Situation::Denied);

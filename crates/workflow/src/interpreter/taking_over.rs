@@ -27,6 +27,22 @@ impl Execution {
         });
         open.collect()
     }
+
+    /// The pivots that wait for a person to say what became of them, and whether their results are still
+    /// wanted. Whether they left is not known here.
+    pub fn parked_pivots(&self, program: &Program) -> Vec<(EffectId, bool)> {
+        let pivots = self.branches.values().filter(|branch| is_pivot(program, branch));
+        let parked = pivots.filter_map(|branch| match &branch.top()?.activity {
+            Activity::Parked { effect, resume, .. } => match &**resume {
+                Activity::Calling(calling) if !calling.request.undo => {
+                    Some((*effect, !is_finding_out(branch)))
+                }
+                _ => None,
+            },
+            _ => None,
+        });
+        parked.collect()
+    }
 }
 
 impl Machine<'_> {

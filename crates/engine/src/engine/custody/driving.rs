@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use outlast_lineage::{EffectId, ExecutionId};
 use outlast_protocols::replicas::{Input, Note, Output};
-use outlast_workflow::{Advance, Author, Command, EffectNote, Event, Outcome};
+use outlast_workflow::{Advance, Author, Command, EffectNote, Event, Outcome, Resolution};
 
 use super::super::running::touches_parking;
 use super::super::{Engine, Step, Work};
@@ -273,6 +273,9 @@ impl Engine {
             let commands =
                 if advanced { self.hold_back(id, commands, &pivots) } else { Vec::new() };
             self.conclude(step, id, position, (happenings, parking), commands);
+            if advanced && parking {
+                self.settle_what_never_left(id);
+            }
         }
         self.release(step, id);
         if concluded {
@@ -339,12 +342,34 @@ impl Engine {
                     let decided = request.undo || (is_pivot && !anywhere);
                     holding.held.push(HeldBack { number, decided, command });
                 }
+                // Nobody wants it any more: it never leaves.
+                Command::Abandon(ticket) => {
+                    holding.held.retain(|back| back.ticket() != Some(*ticket));
+                    at_once.push(command);
+                }
                 // The end counts when it is decided on.
                 Command::End(_) => {}
                 _ => at_once.push(command),
             }
         }
         at_once
+    }
+
+    /// Of a pivot that was held back when it was stopped, or when its time was over, no person needs to
+    /// find out what became of it: it did not happen.
+    fn settle_what_never_left(&mut self, id: ExecutionId) {
+        let Some(entry) = self.roster.get(id) else { return };
+        let Some(Custody::Replica(holding)) = &entry.custody else { return };
+        if holding.terms.survival.pivots_anywhere || holding.replica.leads().is_none() {
+            return;
+        }
+        let mut parked = entry.execution().parked_pivots(&entry.defined.program);
+        parked.retain(|(effect, _)| holding.replica.standing().is_undecided(effect));
+        for (effect, wanted) in parked {
+            let resolution = if wanted { Resolution::Retry } else { Resolution::NotDone };
+            let event = Event::Resolved { effect, resolution };
+            self.queue(id, |execution| Work::Advance { execution, event });
+        }
     }
 
     /// Lets leave what may leave now.
