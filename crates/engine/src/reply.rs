@@ -324,6 +324,9 @@ pub struct Detail {
     pub progress: u64,
     /// What waits for a person.
     pub parked: Vec<ParkedItem>,
+    /// Who has a copy of it, if several nodes held it and have forgotten that: the first of them that is
+    /// still in the cluster changes it. Empty if it is not known who they are.
+    pub copies: Option<Vec<NodeId>>,
     /// Its newest record.
     pub position: Position,
 }

@@ -227,6 +227,29 @@ fn what_has_completed_and_is_forgotten_by_all_can_not_be_rolled_back() {
     assert!(reason.ends_with("is completed: it can not be rolled back"), "{reason}");
 }
 
+/// One of those who held it changes it then, the same for all: so each must know who they were.
+#[test]
+fn who_held_it_together_is_known_when_all_have_forgotten_that_and_in_later_lives() {
+    let mut cluster = one_call();
+    assert_eq!(cluster.node(1).show(id(1)).copies, None, "they hold it");
+    answer(&mut cluster);
+    cluster.run(3 * SECOND);
+    let copies = Some(vec![NodeId(3), NodeId(2), NodeId(1)]);
+    for is_saved in [false, true] {
+        let node = cluster.node(1);
+        assert_eq!(node.show(id(1)).copies, copies, "saved: {is_saved}");
+        if is_saved {
+            node.step(Input::SnapshotWanted { max: 100 });
+            let position = node.engine.position();
+            node.step(Input::Durable(position));
+            node.journal.clear();
+        }
+        cluster.kill(1);
+        cluster.revive(1);
+    }
+    assert_eq!(cluster.node(1).show(id(1)).copies, copies);
+}
+
 /// A run of two calls side by side, one of which failed, so that it has come to an end while the other
 /// is still open at node 3.
 fn ended_beside_a_call(strategy: Strategy) -> (Cluster, (ExecutionId, Ticket, Request)) {

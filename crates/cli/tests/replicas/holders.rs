@@ -1,7 +1,7 @@
 //! Who holds an execution, on real nodes: any node is asked, names meet, and a disk is lost for good.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -169,7 +169,7 @@ fn what_is_over_is_tried_again_or_rolled_back_once_whoever_is_asked() {
     let cluster = Cluster::of(3);
     let flow = cluster.file("line.yaml", &line(STEPS));
     for (verb, end) in [("retry", "completed"), ("compensate", "compensated")] {
-        let execution = faulted_after_one_step(&cluster, &flow);
+        let execution = faulted_after_one_step(&cluster, &flow, "passive:3");
         // Asked for at one node, told by all, and not to be asked for again at another.
         let asked = cluster.nodes[1].command(&[verb, &execution]).output().unwrap();
         assert!(asked.status.success(), "{asked:?}");
@@ -189,18 +189,115 @@ fn what_is_over_is_tried_again_or_rolled_back_once_whoever_is_asked() {
 }
 
 /// Starts what fails after its first step, and waits until all nodes have forgotten that they held it.
-fn faulted_after_one_step(cluster: &Cluster, flow: &Path) -> String {
+fn faulted_after_one_step(cluster: &Cluster, flow: &Path, survival: &str) -> String {
     let called = cluster.ledger.traffic().arrived;
     cluster.ledger.control(|control| control.all.answer_after_ms = Some(200));
-    let execution = start(&cluster.nodes[0], flow, &["--survival", "passive:3"]);
+    let execution = start(&cluster.nodes[0], flow, &["--survival", survival]);
     cluster.until_called(called + 1);
     cluster.ledger.control(|control| control.all.fail = Some(409));
-    for node in 0..3 {
+    for node in 0..cluster.nodes.len() {
         assert_eq!(cluster.nodes[node].end_of(&execution), "faulted");
         until("everybody has forgotten it", || held(cluster, node) == json!(0));
     }
     cluster.ledger.control(|control| control.all = Behaviour::default());
     execution
+}
+
+/// A line of three steps whose undos are no undos of another line's steps.
+fn line_of(cluster: &Cluster, name: &str) -> PathBuf {
+    let text = line(3)
+        .replace("step-", &format!("{name}-"))
+        .replace("name: line", &format!("name: line-{name}"));
+    cluster.file(&format!("line-{name}.yaml"), &text)
+}
+
+/// What a node answers when it is asked to change an execution.
+fn changed(node: &Node, execution: &str, verb: &str) -> (u16, Json) {
+    node.ask("POST", &format!("/v1/executions/{execution}/{verb}"), &json!({}))
+}
+
+/// What every node says of an execution that is over, once all say the same.
+fn end_told_by_all(cluster: &Cluster, execution: &str) -> String {
+    let mut ends = BTreeSet::new();
+    until("all nodes tell of one end", || {
+        ends = cluster.nodes.iter().map(|node| node.end_of(execution)).collect();
+        ends.len() == 1
+    });
+    for node in &cluster.nodes {
+        let shown = node.said(&["show", execution, "--json"]);
+        assert!(ends.contains(shown["condition"].as_str().unwrap()), "{ends:?}: {shown}");
+    }
+    ends.pop_first().unwrap()
+}
+
+#[test]
+fn what_is_over_goes_on_in_one_copy_also_for_those_who_have_none() {
+    let mut cluster = Cluster::of(4);
+    // Whoever rolls it back, whoever is asked to try it again: it is not done to another copy.
+    for (asked, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        let execution = faulted_after_one_step(&cluster, &line_of(&cluster, name), "passive:2");
+        let (status, said) = changed(&cluster.nodes[asked], &execution, "compensate");
+        assert_eq!(status, 202, "{said}");
+        until("it is rolled back", || {
+            cluster.nodes[asked].said(&["show", &execution, "--json"])["condition"] == "compensated"
+        });
+        for node in &cluster.nodes {
+            let (status, said) = changed(node, &execution, "retry");
+            assert_eq!(status, 409, "{said}");
+        }
+        assert_eq!(end_told_by_all(&cluster, &execution), "compensated");
+    }
+
+    // Two people who want different things at once get one of them.
+    let execution = faulted_after_one_step(&cluster, &line_of(&cluster, "f"), "passive:3");
+    let wishes = ["retry", "compensate", "retry", "compensate"];
+    let done: Vec<u16> = thread::scope(|scope| {
+        let execution = &execution;
+        let asked = cluster.nodes.iter().zip(wishes);
+        let asked: Vec<_> = asked
+            .map(|(node, verb)| scope.spawn(move || changed(node, execution, verb).0))
+            .collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    assert!(done.contains(&202) && done.iter().all(|it| [202, 409].contains(it)), "{done:?}");
+    end_told_by_all(&cluster, &execution);
+
+    // Whoever alone goes on with it is waited for, and named.
+    let execution = faulted_after_one_step(&cluster, &line_of(&cluster, "g"), "passive:3");
+    let shown = cluster.nodes[0].said(&["show", &execution, "--json"]);
+    let keeper = shown["copies"][0].as_str().unwrap().to_owned();
+    let place = cluster.nodes.iter().position(|node| node.id == keeper).unwrap();
+    cluster.nodes[place].kill();
+    for node in cluster.nodes.iter().filter(|node| node.id != keeper) {
+        until("the loss is noticed", || {
+            node.said(&["cluster", "status", "--json"])["unreachable"] == json!([keeper])
+        });
+        let (status, said) = changed(node, &execution, "retry");
+        assert_eq!(status, 504, "{said}");
+        assert!(said["detail"].as_str().unwrap().contains(&keeper), "{said}");
+        assert_eq!(node.end_of(&execution), "faulted");
+    }
+    cluster.nodes[place].restart(None);
+    cluster.all_connected();
+    let (status, said) = changed(&cluster.nodes[(place + 1) % 4], &execution, "retry");
+    assert_eq!(status, 202, "{said}");
+    until("it is tried again", || cluster.nodes[place].end_of(&execution) == "completed");
+    assert_eq!(end_told_by_all(&cluster, &execution), "completed");
+
+    // Whoever is gone for good keeps nothing.
+    let execution = faulted_after_one_step(&cluster, &line_of(&cluster, "e"), "passive:3");
+    let shown = cluster.nodes[0].said(&["show", &execution, "--json"]);
+    let keeper = shown["copies"][0].as_str().unwrap().to_owned();
+    let place = cluster.nodes.iter().position(|node| node.id == keeper).unwrap();
+    cluster.nodes[place].kill();
+    let removing = ["cluster", "remove", &keeper];
+    let removed = cluster.nodes[(place + 1) % 4].command(&removing).output().unwrap();
+    assert!(removed.status.success(), "{removed:?}");
+    until("another one goes on with it", || {
+        changed(&cluster.nodes[(place + 2) % 4], &execution, "retry").0 == 202
+    });
+    let last = &cluster.nodes[(place + 3) % 4];
+    until("it is tried again by the next one", || last.end_of(&execution) == "completed");
 }
 
 #[test]

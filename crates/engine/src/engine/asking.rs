@@ -309,6 +309,7 @@ impl Engine {
             input: execution.input(),
             progress: execution.progress(),
             parked,
+            copies: copies(entry),
             position: entry.position,
         })
     }
@@ -342,6 +343,16 @@ pub(super) fn summary(id: ExecutionId, entry: &Entry) -> Summary {
         parent: entry.parent.as_deref().map(|parent| parent.execution),
         parked: entry.parked,
         holders: entry.holders(),
+    }
+}
+
+/// Who has a copy of what several nodes held, once they have forgotten that. What was forgotten by an
+/// earlier release does not say who they were.
+fn copies(entry: &Entry) -> Option<Vec<NodeId>> {
+    match (&entry.custody, &entry.copies) {
+        (Some(_), _) => None,
+        (None, Some(copies)) => Some(copies.to_vec()),
+        (None, None) => entry.execution().is_shared().then(Vec::new),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use outlast_lineage::{Digest, ExecutionId, Time};
+use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
 use outlast_workflow::{Execution, Ticket};
 
 use super::custody::{Custody, Stored};
@@ -45,6 +45,9 @@ pub(super) struct Entry {
     pub(super) touched: u64,
     /// How it is held, if not by this node alone.
     pub(super) custody: Option<Custody>,
+    /// Those who held it together until all forgot that, the highest replica first: each has it for
+    /// itself now, and the first of them changes it.
+    pub(super) copies: Option<Box<[NodeId]>>,
     pub(super) state: State,
 }
 
@@ -126,6 +129,9 @@ pub(super) struct Header {
     pub(super) state: ByteVec,
     #[n(15)]
     pub(super) custody: Option<Stored>,
+    /// Snapshots of 0.1 did not say.
+    #[n(16)]
+    pub(super) copies: Option<Vec<NodeId>>,
 }
 
 impl Header {

@@ -234,6 +234,7 @@ impl Recovery<'_> {
             custody: header
                 .custody
                 .map(|stored| Custody::restored(options.node, &options.times, stored)),
+            copies: header.copies.map(Vec::into_boxed_slice),
             state: match stored {
                 true => State::Stored,
                 false => State::Asleep(Vec::from(header.state).into()),

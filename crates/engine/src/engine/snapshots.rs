@@ -223,6 +223,7 @@ impl Engine {
             busy: doubtful || open.iter().any(|command| !is_indexed(command)),
             state: state.into(),
             custody: entry.custody.as_ref().map(Custody::stored),
+            copies: entry.copies.as_deref().map(<[_]>::to_vec),
         })
     }
 }

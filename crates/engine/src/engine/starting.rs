@@ -314,6 +314,7 @@ impl Entry {
             rollbacks: Vec::new(),
             touched: 0,
             custody: None,
+            copies: None,
             state: State::Awake(Box::new(execution), Origin::Changed),
         }
     }

@@ -126,15 +126,14 @@ struct Facts {
 
 impl From<engine::Summary> for Facts {
     fn from(summary: engine::Summary) -> Self {
-        let node = |node: &NodeId| format!("{:016x}", node.0);
         let holders = summary.holders.as_ref();
-        let nodes = holders.map(|it| it.members.iter().map(node).collect());
+        let nodes = holders.map(|it| it.members.iter().map(node_text).collect());
         Self {
             nodes: nodes.unwrap_or_default(),
-            leader: holders.and_then(|it| it.leader.as_ref()).map(node),
+            leader: holders.and_then(|it| it.leader.as_ref()).map(node_text),
             phase: holders.map(|it| it.phase.word()),
             stalled: holders.and_then(|it| it.phase.why_it_waits()).map(str::to_owned),
-            awaited: holders.map_or_else(Vec::new, |it| it.awaited.iter().map(node).collect()),
+            awaited: holders.map_or_else(Vec::new, |it| it.awaited.iter().map(node_text).collect()),
             execution: summary.execution.to_string(),
             name: summary.name,
             namespace: summary.namespace,
@@ -190,6 +189,10 @@ pub(super) struct Detail {
     progress: u64,
     /// What waits for a person.
     parked: Vec<ParkedItem>,
+    /// The nodes that have a copy of it each, if several held it and have forgotten that: the first of
+    /// them that is still in the cluster changes it. Empty if it is not known who they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<Vec<String>>,
 }
 
 impl From<engine::Detail> for Detail {
@@ -208,6 +211,7 @@ impl From<engine::Detail> for Detail {
             error,
             progress: detail.progress,
             parked: detail.parked.into_iter().map(Into::into).collect(),
+            copies: detail.copies.map(|nodes| nodes.iter().map(node_text).collect()),
         }
     }
 }
@@ -288,6 +292,11 @@ pub(super) struct Done {
 pub(super) struct EventsTaken {
     /// The number of each on this node.
     pub(super) numbers: Vec<u64>,
+}
+
+/// A node as text.
+fn node_text(node: &NodeId) -> String {
+    format!("{:016x}", node.0)
 }
 
 /// An effect's name as text: its bytes in hexadecimal.

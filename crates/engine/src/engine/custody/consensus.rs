@@ -349,6 +349,9 @@ impl Engine {
     pub(in crate::engine) fn drop_custody(&mut self, id: ExecutionId) {
         let Some(entry) = self.roster.get_mut(id) else { return };
         let Some(super::Custody::Replica(holding)) = entry.custody.take() else { return };
+        let mut copies: Vec<NodeId> = holding.terms.members.iter().collect();
+        copies.reverse();
+        entry.copies = Some(copies.into());
         for (alarm, at) in holding.timers {
             self.custody_alarms.remove(&(at, id, alarm));
         }

@@ -19,7 +19,8 @@ use outlast_lineage::NodeId;
 use serde_json::Value as Json;
 
 use super::super::{story, watch};
-use super::one::{find, later_elsewhere, unknown};
+use super::copies::{find, later_elsewhere};
+use super::one::unknown;
 use super::{Api, CHANGE_TIME_MAX, Problem, Whole, look};
 use crate::relay::Relay;
 
@@ -52,7 +53,7 @@ pub(super) async fn answer(
         return Ok(here);
     }
     match find(relay, execution).await {
-        Ok(holder) => Ok(follow(relay, holder, execution)),
+        Ok(found) => Ok(follow(relay, found.teller, execution)),
         Err(silent) => Err(unknown(execution, &silent)),
     }
 }
@@ -100,7 +101,8 @@ impl Reader {
 
     /// Reads on at another node that holds the execution.
     async fn ask_another(&mut self) -> Result<(), BrokenOff> {
-        self.holder = find(&self.relay, &self.execution).await.map_err(|_| BrokenOff)?;
+        let found = find(&self.relay, &self.execution).await.map_err(|_| BrokenOff)?;
+        self.holder = found.teller;
         self.pages.begin_anew();
         Ok(())
     }

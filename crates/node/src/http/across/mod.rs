@@ -5,6 +5,7 @@
 //! Lists are those of all nodes, each execution once. Whatever could not be asked is named in the
 //! answer. What was passed on is answered by whoever got it, and never passed on again.
 
+mod copies;
 mod following;
 mod lists;
 mod one;

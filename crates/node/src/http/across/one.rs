@@ -1,5 +1,5 @@
 //! Requests about one execution: answered where it is held, changed where it is led. What is over each of
-//! those who held it has for itself; whoever knows the latest of it answers for all.
+//! those who held it has for itself; one of them answers for all, and alone changes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,13 @@ use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use outlast_engine::{Ask, Condition, Holders, Reply};
+use outlast_engine::{Ask, Detail, Holders, Reply};
 use outlast_lineage::{ExecutionId, NodeId};
-use outlast_workflow::moment::iso8601;
-use serde_json::Value as Json;
 use tokio::time::Instant;
 
 use super::super::model::Leading;
 use super::super::payload::which;
+use super::copies::{changer, find, is_connected, keeper_is_silent, later_elsewhere};
 use super::{
     Api, CHANGE_TIME_MAX, LOOK_TIME_MAX, Problem, Subject, Whole, ask_all, look, no_answer,
     response, silent, text_of,
@@ -32,6 +31,8 @@ const WAIT_TIME: Duration = Duration::from_secs(20);
 const NOT_YET: [StatusCode; 2] = [StatusCode::GATEWAY_TIMEOUT, StatusCode::SERVICE_UNAVAILABLE];
 /// Says that this node does not lead the execution.
 const NOT_LED_HERE: StatusCode = StatusCode::MISDIRECTED_REQUEST;
+/// What is answered by a node that does not have an execution, or not any more.
+const NOT_HERE: [StatusCode; 2] = [StatusCode::NOT_FOUND, StatusCode::GONE];
 
 /// Where an execution is.
 enum Place {
@@ -42,7 +43,7 @@ enum Place {
     /// Held here, and nobody leads it at the moment.
     Leaderless,
     /// Over, and held here for itself.
-    Over,
+    Over(Box<Detail>),
     /// Not held here.
     Elsewhere,
 }
@@ -58,15 +59,24 @@ pub(super) async fn answer_passed(
     let Subject::One(execution, _) = subject else { return next.run(request).await };
     if is_change(request.method()) {
         match place(api, relay, execution).await {
-            Ok(Place::There(_) | Place::Leaderless) => {
-                let detail = "another node leads the execution";
-                return Problem::new(NOT_LED_HERE, detail).into_response();
+            Ok(Place::There(_) | Place::Leaderless) => return not_led_here(),
+            // Every copy can be deleted; but only one of them goes on.
+            Ok(Place::Over(here)) if request.method() != Method::DELETE => {
+                match changer(relay, execution, &here).await {
+                    Ok(node) if node == relay.node() => {}
+                    Ok(_) => return not_led_here(),
+                    Err(problem) => return problem.into_response(),
+                }
             }
-            Ok(Place::Here | Place::Over | Place::Elsewhere) => {}
+            Ok(Place::Here | Place::Over(_) | Place::Elsewhere) => {}
             Err(problem) => return problem.into_response(),
         }
     }
     next.run(request).await
+}
+
+fn not_led_here() -> Response {
+    Problem::new(NOT_LED_HERE, "another node leads the execution").into_response()
 }
 
 /// Answers a request about an execution.
@@ -83,12 +93,17 @@ pub(super) async fn answer(
     if is_change(&whole.method) {
         return change(api, relay, execution, whole, next).await;
     }
-    if let Some(holder) = later_elsewhere(api, relay, execution).await? {
+    while let Some(holder) = later_elsewhere(api, relay, execution).await? {
         let patience = if rest == "wait" { WAIT_TIME } else { CHANGE_TIME_MAX };
-        if let Ok(answer) = relay.ask(holder, whole.passed(), patience).await
-            && !NOT_YET.iter().any(|status| *status == answer.status)
-        {
-            return Ok(response(answer));
+        match relay.ask(holder, whole.passed(), patience).await {
+            // It goes on there: its end is waited for, not the one that is known here.
+            Ok(answer) if rest == "wait" && is_one_of(&NOT_YET, answer.status) => {
+                tokio::time::sleep(LEADER_PAUSE).await;
+            }
+            Ok(answer) if !is_one_of(&[NOT_YET, NOT_HERE].concat(), answer.status) => {
+                return Ok(response(answer));
+            }
+            _ => break,
         }
     }
     let answered = next.run(whole.request()).await;
@@ -99,12 +114,16 @@ pub(super) async fn answer(
         return wait(relay, execution, &whole, answered).await;
     }
     match find(relay, execution).await {
-        Ok(holder) => {
-            let asked = relay.ask(holder, whole.passed(), CHANGE_TIME_MAX).await;
-            asked.map(response).map_err(|unanswered| no_answer(holder, unanswered))
+        Ok(found) => {
+            let asked = relay.ask(found.teller, whole.passed(), CHANGE_TIME_MAX).await;
+            asked.map(response).map_err(|unanswered| no_answer(found.teller, unanswered))
         }
         Err(silent) => Err(unknown(execution, &silent)),
     }
+}
+
+fn is_one_of(statuses: &[StatusCode], status: u16) -> bool {
+    statuses.iter().any(|one| *one == status)
 }
 
 /// Waits for the end of an execution that other nodes hold.
@@ -117,7 +136,7 @@ async fn wait(
     let mut was_known = false;
     loop {
         let holder = match find(relay, execution).await {
-            Ok(holder) => holder,
+            Ok(found) => found.teller,
             Err(silent) if silent.is_empty() && !was_known => return Ok(unknown_here),
             Err(silent) if silent.is_empty() || !was_known => {
                 return Err(unknown(execution, &silent));
@@ -130,9 +149,7 @@ async fn wait(
         };
         was_known = true;
         match relay.ask(holder, whole.passed(), WAIT_TIME).await {
-            Ok(answer) if !NOT_YET.iter().any(|status| *status == answer.status) => {
-                return Ok(response(answer));
-            }
+            Ok(answer) if !is_one_of(&NOT_YET, answer.status) => return Ok(response(answer)),
             // Another one may know the end, or the same one when it is back.
             _ => tokio::time::sleep(LEADER_PAUSE).await,
         }
@@ -151,19 +168,27 @@ async fn change(
     loop {
         let asked = match place(api, relay, execution).await? {
             Place::Here => return Ok(next.run(whole.request()).await),
-            Place::Over => match later_elsewhere(api, relay, execution).await? {
-                None => return Ok(next.run(whole.request()).await),
-                later => later,
+            Place::Over(here) => match changer(relay, execution, &here).await? {
+                node if node == relay.node() => return Ok(next.run(whole.request()).await),
+                keeper => Some((keeper, true)),
             },
-            Place::There(leader) => Some(leader),
+            Place::There(leader) => Some((leader, false)),
             Place::Leaderless => None,
             Place::Elsewhere => match find(relay, execution).await {
-                Ok(holder) => Some(holder),
+                Ok(found) => Some((found.changer, found.changer != found.teller)),
                 Err(silent) => return Err(unknown(execution, &silent)),
             },
         };
-        if let Some(leader) = asked {
-            match relay.ask(leader, whole.passed(), CHANGE_TIME_MAX).await {
+        if let Some((leader, alone)) = asked {
+            let answered = match alone && !is_connected(relay, leader) {
+                true => Err(Unanswered::Unsent),
+                false => relay.ask(leader, whole.passed(), CHANGE_TIME_MAX).await,
+            };
+            match answered {
+                // Nobody comes in its place.
+                Err(unanswered) if alone => {
+                    return Err(keeper_is_silent(execution, leader, unanswered));
+                }
                 Ok(answer) if answer.status != NOT_LED_HERE.as_u16() => {
                     return Ok(response(answer));
                 }
@@ -209,59 +234,14 @@ async fn place(api: &Api, relay: &Relay, execution: &str) -> Result<Place, Probl
     };
     let is_over = shown.summary.condition.is_end();
     // What has ended and is still held together is the same everywhere.
-    Ok(match shown.summary.holders {
-        None if is_over => Place::Over,
+    Ok(match &shown.summary.holders {
+        None if is_over => Place::Over(shown),
         Some(_) if is_over => Place::Here,
         None => Place::Here,
-        Some(Holders { leader: Some(leader), .. }) if leader == relay.node() => Place::Here,
-        Some(Holders { leader: Some(leader), .. }) => Place::There(leader),
+        Some(Holders { leader: Some(leader), .. }) if *leader == relay.node() => Place::Here,
+        Some(Holders { leader: Some(leader), .. }) => Place::There(*leader),
         Some(Holders { leader: None, .. }) => Place::Leaderless,
     })
-}
-
-/// The other node that knows the latest of an execution that is over here: a person may have had a faulted
-/// one tried again or rolled back, or have settled what was parked, by any of those who held it. Where it is
-/// held with others nobody can have. Whatever ended otherwise is the same everywhere, and what this node saw
-/// of it counts: one that was down meanwhile, or whose line was lost, heard of the end last, and of what led to
-/// it nothing.
-pub(super) async fn later_elsewhere(
-    api: &Api,
-    relay: &Relay,
-    execution: &str,
-) -> Result<Option<NodeId>, Problem> {
-    let Reply::Shown(detail) = api.node.ask(Ask::Show(which(&decoded(execution))?)).await? else {
-        return Ok(None);
-    };
-    let here = &detail.summary;
-    let may_go_on = here.condition == Condition::Faulted || here.condition.is_end() && here.parked;
-    if !may_go_on || here.holders.is_some() {
-        return Ok(None);
-    }
-    let answers = ask_all(relay, &look(format!("/v1/executions/{execution}")), LOOK_TIME_MAX).await;
-    let alone = answers.iter().filter_map(|(node, answered)| {
-        let answer = answered.as_ref().ok().filter(|answer| answer.status == 200)?;
-        let shown: Json = serde_json::from_slice(&answer.body).ok()?;
-        let is_shared = shown.get("nodes").is_some();
-        let changed = shown.get("changed").and_then(Json::as_str).filter(|_| !is_shared)?;
-        Some((changed.to_owned(), *node))
-    });
-    let latest = alone.max().filter(|latest| (iso8601(here.changed), relay.node()) < *latest);
-    Ok(latest.map(|(_, node)| node))
-}
-
-/// A node that holds an execution, the one that leads it if possible; or those that did not answer.
-pub(super) async fn find(relay: &Relay, execution: &str) -> Result<NodeId, Vec<String>> {
-    let request = look(format!("/v1/executions/{execution}"));
-    let answers = ask_all(relay, &request, LOOK_TIME_MAX).await;
-    let mut holders = answers.iter().filter_map(|(node, answered)| {
-        let answer = answered.as_ref().ok().filter(|answer| answer.status == 200)?;
-        let shown: Json = serde_json::from_slice(&answer.body).ok()?;
-        let leads = shown.get("leader").and_then(Json::as_str) == Some(&text_of(*node));
-        Some((leads, *node))
-    });
-    let first = holders.next();
-    let leading = first.into_iter().chain(holders).max_by_key(|(leads, _)| *leads);
-    leading.map(|(_, node)| node).ok_or_else(|| silent(&answers))
 }
 
 /// What the leader of an execution, another node, says of it. Nothing if it does not answer soon, or says
@@ -298,7 +278,7 @@ const fn is_change(method: &Method) -> bool {
 }
 
 /// A segment of a path as the routes see it.
-fn decoded(segment: &str) -> String {
+pub(super) fn decoded(segment: &str) -> String {
     let bytes = segment.as_bytes();
     let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
     let (mut bytes_so_far, mut at) = (Vec::with_capacity(bytes.len()), 0);

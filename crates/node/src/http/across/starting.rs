@@ -13,7 +13,7 @@ use outlast_lineage::NodeId;
 use tokio::time::Instant;
 
 use super::super::problem::AskInstead;
-use super::{Api, CHANGE_TIME_MAX, Problem, Whole, no_answer, one, response, text_of};
+use super::{Api, CHANGE_TIME_MAX, Problem, Whole, copies, no_answer, response, text_of};
 use crate::relay::{Relay, Unanswered};
 
 /// How long a start is tried at most.
@@ -36,7 +36,8 @@ pub(super) async fn answer(
         let here = api.node.ask(Ask::Show(which.clone())).await?;
         let known = !matches!(here, Reply::Refused(_));
         // Asking again elsewhere starts nothing twice.
-        if !known && let Ok(holder) = one::find(relay, &segment(which)).await {
+        if !known && let Ok(found) = copies::find(relay, &segment(which)).await {
+            let holder = found.teller;
             let asked = relay.ask(holder, whole.passed(), CHANGE_TIME_MAX).await;
             return asked.map(response).map_err(|unanswered| no_answer(holder, unanswered));
         }

@@ -1,0 +1,242 @@
+//! Who tells of an execution, and who changes it, of all those that know it.
+//!
+//! As long as several nodes hold it together, the one that leads does both. Once it is over and all have
+//! forgotten that, each has a copy for itself; but a faulted one may be tried again or rolled back. That is
+//! done by one of them, the same whoever is asked and whoever else asks at that moment: every copy keeps the
+//! list of those who held it, and the first of them that is still in the cluster is the *keeper*. When a copy
+//! changed says nothing about which one is the latest: each has its own clock, and forgot at its own time.
+//!
+//! Invariant: no copy but the keeper's goes on. So while the keeper is silent nobody changes it, and the
+//! others tell of its first end.
+
+use axum::http::StatusCode;
+use outlast_engine::{Ask, Condition, Detail, Reply};
+use outlast_lineage::NodeId;
+use outlast_workflow::moment::iso8601;
+use serde_json::Value as Json;
+
+use super::super::payload::which;
+use super::one::decoded;
+use super::{Api, LOOK_TIME_MAX, Problem, ask_all, look, silent, text_of};
+use crate::relay::{Relay, Unanswered};
+
+/// What a node says of an execution that it knows.
+#[derive(Clone, Debug)]
+struct Told {
+    node: NodeId,
+    /// Whether it leads a run that has not ended.
+    leads: bool,
+    changed: String,
+    /// Who has a copy of it, if several nodes held it and have forgotten that. Empty if it is not known.
+    copies: Option<Vec<NodeId>>,
+}
+
+/// Whom to ask about an execution.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    /// Who tells of it.
+    pub(super) teller: NodeId,
+    /// Who changes it: need not have answered.
+    pub(super) changer: NodeId,
+}
+
+/// Whom to ask about an execution that is not known here; or those that did not answer.
+pub(super) async fn find(relay: &Relay, execution: &str) -> Result<Found, Vec<String>> {
+    let answers = ask_all(relay, &look(format!("/v1/executions/{execution}")), LOOK_TIME_MAX).await;
+    let told: Vec<Told> = answers
+        .iter()
+        .filter_map(|(node, answered)| {
+            let answer = answered.as_ref().ok().filter(|answer| answer.status == 200)?;
+            Told::read(*node, &serde_json::from_slice(&answer.body).ok()?)
+        })
+        .collect();
+    found(&told, |node| is_member(relay, node)).ok_or_else(|| silent(&answers))
+}
+
+fn found(told: &[Told], is_member: impl Fn(NodeId) -> bool) -> Option<Found> {
+    let both = |node: NodeId| Found { teller: node, changer: node };
+    if let Some(leading) = told.iter().find(|told| told.leads) {
+        return Some(both(leading.node));
+    }
+    let copies = told.iter().filter_map(|told| told.copies.as_deref());
+    let keeper = copies.filter_map(|copies| keeper(copies, &is_member)).next();
+    if let Some(keeper) = keeper {
+        let has_answered = told.iter().any(|told| told.node == keeper);
+        // Whoever was there when it ended saw more of it than whoever heard of it later.
+        let first = told.iter().min_by_key(|told| (&told.changed, told.node))?.node;
+        return Some(Found { teller: if has_answered { keeper } else { first }, changer: keeper });
+    }
+    told.iter().max_by_key(|told| (&told.changed, told.node)).map(|told| both(told.node))
+}
+
+/// Of those who have a copy, the one that changes it.
+fn keeper(copies: &[NodeId], is_member: impl Fn(NodeId) -> bool) -> Option<NodeId> {
+    copies.iter().copied().find(|node| is_member(*node))
+}
+
+fn is_member(relay: &Relay, node: NodeId) -> bool {
+    node == relay.node() || relay.others().iter().any(|(other, _)| *other == node)
+}
+
+/// Who changes an execution that is over here, by what this node knows of it.
+pub(super) async fn changer(
+    relay: &Relay,
+    execution: &str,
+    here: &Detail,
+) -> Result<NodeId, Problem> {
+    match here.copies.as_deref() {
+        None => Ok(relay.node()),
+        Some([]) => latest(relay, execution, here).await,
+        Some(copies) => {
+            Ok(keeper(copies, |node| is_member(relay, node)).unwrap_or_else(|| relay.node()))
+        }
+    }
+}
+
+/// Who knows the latest of an execution whose holders forgot it when they did not write down who they were:
+/// by when it changed, and only if everybody answers.
+async fn latest(relay: &Relay, execution: &str, here: &Detail) -> Result<NodeId, Problem> {
+    let answers = ask_all(relay, &look(format!("/v1/executions/{execution}")), LOOK_TIME_MAX).await;
+    let mut copies = vec![(iso8601(here.summary.changed), relay.node())];
+    let mut silent = silent(&answers);
+    for (node, answered) in answers {
+        let Ok(answer) = answered else { continue };
+        match StatusCode::from_u16(answer.status) {
+            Ok(StatusCode::OK) => {
+                let shown: Json = serde_json::from_slice(&answer.body).unwrap_or_default();
+                copies.extend(Told::read(node, &shown).map(|told| (told.changed, node)));
+            }
+            Ok(StatusCode::NOT_FOUND | StatusCode::GONE) => {}
+            _ => silent.push(text_of(node)),
+        }
+    }
+    if silent.is_empty() {
+        return Ok(copies.into_iter().max().map_or_else(|| relay.node(), |(_, node)| node));
+    }
+    let detail = format!(
+        "execution {} is {} here, and each of those who held it has a copy of it: {} may have gone on with \
+         theirs, and are silent; nothing was done, ask again when they answer",
+        decoded(execution),
+        here.summary.condition.word(),
+        silent.join(", ")
+    );
+    Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, detail))
+}
+
+/// The other node that tells of an execution which is over here, if that may have gone on there.
+pub(super) async fn later_elsewhere(
+    api: &Api,
+    relay: &Relay,
+    execution: &str,
+) -> Result<Option<NodeId>, Problem> {
+    let Reply::Shown(here) = api.node.ask(Ask::Show(which(&decoded(execution))?)).await? else {
+        return Ok(None);
+    };
+    let (condition, parked) = (here.summary.condition, here.summary.parked);
+    let may_go_on = condition == Condition::Faulted || condition.is_end() && parked;
+    if !may_go_on || here.summary.holders.is_some() {
+        return Ok(None);
+    }
+    // Whoever cannot be asked leaves this node with what it knows itself.
+    let teller = changer(relay, execution, &here).await.ok();
+    Ok(teller.filter(|node| is_connected(relay, *node)))
+}
+
+/// Whether another node can be asked.
+pub(super) fn is_connected(relay: &Relay, node: NodeId) -> bool {
+    relay.others().contains(&(node, true))
+}
+
+/// The node that alone may change what is over cannot be asked, or does not answer.
+pub(super) fn keeper_is_silent(execution: &str, keeper: NodeId, unanswered: Unanswered) -> Problem {
+    let (execution, keeper) = (decoded(execution), text_of(keeper));
+    let done = match unanswered {
+        Unanswered::Unsent => "cannot be reached; nothing was done",
+        Unanswered::Unknown => "did not answer in time; whether it was done is not known",
+    };
+    let detail = format!(
+        "execution {execution} is over for those who held it together, and only node {keeper} goes on with \
+         it: that one {done}; ask again when it answers (`outlast cluster remove` if it is gone for good)"
+    );
+    Problem::new(StatusCode::GATEWAY_TIMEOUT, detail)
+}
+
+impl Told {
+    /// What a node shows of an execution.
+    fn read(node: NodeId, shown: &Json) -> Option<Self> {
+        let text = |name: &str| shown.get(name).and_then(Json::as_str);
+        let condition = text("condition").and_then(Condition::parse)?;
+        let node_of = |it: &Json| u64::from_str_radix(it.as_str()?, 16).ok().map(NodeId);
+        let copies = shown.get("copies").and_then(Json::as_array);
+        Some(Self {
+            node,
+            leads: !condition.is_end() && text("leader") == Some(&text_of(node)),
+            changed: text("changed").unwrap_or_default().to_owned(),
+            copies: copies.map(|nodes| nodes.iter().filter_map(node_of).collect()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ONE: NodeId = NodeId(1);
+    const TWO: NodeId = NodeId(2);
+    const THREE: NodeId = NodeId(3);
+
+    /// A copy of what the third, the first and the second node held.
+    fn copy(node: NodeId, condition: &str, changed: &str) -> Told {
+        let copies = [THREE, ONE, TWO].map(text_of);
+        let shown = json!({ "condition": condition, "changed": changed, "copies": copies });
+        Told::read(node, &shown).unwrap()
+    }
+
+    fn held(node: NodeId, condition: &str, leader: NodeId) -> Told {
+        let (leader, nodes) = (text_of(leader), [ONE, TWO].map(text_of));
+        let shown = json!({ "condition": condition, "leader": leader, "nodes": nodes });
+        Told::read(node, &shown).unwrap()
+    }
+
+    const fn all(_: NodeId) -> bool {
+        true
+    }
+
+    #[test]
+    fn the_keeper_tells_and_changes_whenever_the_others_forgot() {
+        // The second one forgot after the third had gone on.
+        let told = [copy(TWO, "faulted", "9"), copy(THREE, "compensated", "5")];
+        assert_eq!(found(&told, all), Some(Found { teller: THREE, changer: THREE }));
+    }
+
+    #[test]
+    fn while_the_keeper_is_silent_the_others_tell_and_do_not_change() {
+        let told = [copy(TWO, "faulted", "9"), copy(ONE, "faulted", "5")];
+        assert_eq!(found(&told, all), Some(Found { teller: ONE, changer: THREE }));
+        let without_third = |node| node != THREE;
+        assert_eq!(found(&told, without_third), Some(Found { teller: ONE, changer: ONE }));
+    }
+
+    #[test]
+    fn whoever_has_not_forgotten_it_yet_does_not_change_who_keeps_it() {
+        let told = [held(ONE, "faulted", ONE), copy(THREE, "running", "5")];
+        assert_eq!(found(&told, all), Some(Found { teller: THREE, changer: THREE }));
+    }
+
+    #[test]
+    fn whoever_leads_tells_and_changes_what_has_not_ended() {
+        let told = [held(ONE, "running", TWO), held(TWO, "running", TWO)];
+        assert_eq!(found(&told, all), Some(Found { teller: TWO, changer: TWO }));
+        assert_eq!(found(&[], all), None);
+    }
+
+    #[test]
+    fn of_copies_that_do_not_say_who_keeps_them_the_latest_counts() {
+        let old =
+            |node, changed| Told { copies: Some(Vec::new()), ..copy(node, "faulted", changed) };
+        let told = [old(ONE, "5"), old(TWO, "9")];
+        assert_eq!(found(&told, all), Some(Found { teller: TWO, changer: TWO }));
+    }
+}
