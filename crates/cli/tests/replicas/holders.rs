@@ -335,6 +335,33 @@ fn one_id_or_name_that_is_asked_for_everywhere_at_once_is_one_execution() {
 }
 
 #[test]
+fn what_one_node_may_hold_is_not_started_again_by_name_while_that_one_is_silent() {
+    let mut cluster = Cluster::of(3);
+    let nap = cluster.file("nap.yaml", NAP);
+    let alone = start(&cluster.nodes[0], &nap, &["--name", "order-1"]);
+    let silent = cluster.nodes[0].id.clone();
+    cluster.nodes[0].kill();
+    let again = |name: &str, more: &[&str]| {
+        let words = [&["start", nap.to_str().unwrap(), "--name", name], more].concat();
+        let said = cluster.nodes[1].command(&words).output().unwrap();
+        (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned())
+    };
+    // Also what nobody has heard of: the silent one may have.
+    for name in ["order-1", "order-2"] {
+        let (code, said) = again(name, &[]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(&format!("test/{name} may be known to {silent}")), "{said}");
+        assert!(said.contains("cluster remove"), "{said}");
+    }
+    // What has no name, or falls to certain nodes by its name, does not wait.
+    start(&cluster.nodes[1], &nap, &[]);
+    start(&cluster.nodes[2], &nap, &["--name", "shared", "--survival", "passive:3"]);
+    cluster.nodes[0].restart(None);
+    cluster.all_connected();
+    assert_eq!(start(&cluster.nodes[1], &nap, &["--name", "order-1"]), alone);
+}
+
+#[test]
 fn an_execution_that_one_node_holds_stays_through_drain_and_restart() {
     let mut cluster = Cluster::of(2);
     let nap = cluster.file("nap.yaml", NAP);

@@ -17,8 +17,8 @@ use serde_json::Value as Json;
 
 use super::super::payload::which;
 use super::one::decoded;
-use super::{Api, LOOK_TIME_MAX, Problem, ask_all, look, silent, text_of};
-use crate::relay::{Relay, Unanswered};
+use super::{Api, LOOK_TIME_MAX, Problem, ask_all, look, text_of};
+use crate::relay::{Answer, Relay, Unanswered};
 
 /// What a node says of an execution that it knows.
 #[derive(Clone, Debug)]
@@ -42,15 +42,28 @@ pub(super) struct Found {
 
 /// Whom to ask about an execution that is not known here; or those that did not answer.
 pub(super) async fn find(relay: &Relay, execution: &str) -> Result<Found, Vec<String>> {
+    let (told, silent) = ask(relay, execution).await;
+    found(&told, |node| is_member(relay, node)).ok_or(silent)
+}
+
+/// What the others say of an execution, and who says nothing.
+async fn ask(relay: &Relay, execution: &str) -> (Vec<Told>, Vec<String>) {
     let answers = ask_all(relay, &look(format!("/v1/executions/{execution}")), LOOK_TIME_MAX).await;
-    let told: Vec<Told> = answers
-        .iter()
-        .filter_map(|(node, answered)| {
-            let answer = answered.as_ref().ok().filter(|answer| answer.status == 200)?;
-            Told::read(*node, &serde_json::from_slice(&answer.body).ok()?)
-        })
-        .collect();
-    found(&told, |node| is_member(relay, node)).ok_or_else(|| silent(&answers))
+    let silent = without_word(&answers);
+    let told = answers.into_iter().filter_map(|(node, answered)| {
+        let answer = answered.ok().filter(|answer| answer.status == 200)?;
+        Told::read(node, &serde_json::from_slice(&answer.body).ok()?)
+    });
+    (told.collect(), silent)
+}
+
+/// Those who did not say whether they know an execution: one that has too much to do says nothing of it.
+fn without_word(answers: &[(NodeId, Result<Answer, Unanswered>)]) -> Vec<String> {
+    let said = |answered: &Result<Answer, Unanswered>| {
+        answered.as_ref().is_ok_and(|answer| answer.status < 500)
+    };
+    let silent = answers.iter().filter(|(_, answered)| !said(answered));
+    silent.map(|(node, _)| text_of(*node)).collect()
 }
 
 fn found(told: &[Told], is_member: impl Fn(NodeId) -> bool) -> Option<Found> {
@@ -96,22 +109,11 @@ pub(super) async fn changer(
 /// Who knows the latest of an execution whose holders forgot it when they did not write down who they were:
 /// by when it changed, and only if everybody answers.
 async fn latest(relay: &Relay, execution: &str, here: &Detail) -> Result<NodeId, Problem> {
-    let answers = ask_all(relay, &look(format!("/v1/executions/{execution}")), LOOK_TIME_MAX).await;
-    let mut copies = vec![(iso8601(here.summary.changed), relay.node())];
-    let mut silent = silent(&answers);
-    for (node, answered) in answers {
-        let Ok(answer) = answered else { continue };
-        match StatusCode::from_u16(answer.status) {
-            Ok(StatusCode::OK) => {
-                let shown: Json = serde_json::from_slice(&answer.body).unwrap_or_default();
-                copies.extend(Told::read(node, &shown).map(|told| (told.changed, node)));
-            }
-            Ok(StatusCode::NOT_FOUND | StatusCode::GONE) => {}
-            _ => silent.push(text_of(node)),
-        }
-    }
+    let (told, silent) = ask(relay, execution).await;
+    let others = told.into_iter().map(|told| (told.changed, told.node));
+    let copies = others.chain([(iso8601(here.summary.changed), relay.node())]);
     if silent.is_empty() {
-        return Ok(copies.into_iter().max().map_or_else(|| relay.node(), |(_, node)| node));
+        return Ok(copies.max().map_or_else(|| relay.node(), |(_, node)| node));
     }
     let detail = format!(
         "execution {} is {} here, and each of those who held it has a copy of it: {} may have gone on with \

@@ -7,6 +7,7 @@
 
 mod copies;
 mod following;
+mod known_by;
 mod lists;
 mod one;
 mod starting;

@@ -13,7 +13,7 @@ use outlast_lineage::NodeId;
 use tokio::time::Instant;
 
 use super::super::problem::AskInstead;
-use super::{Api, CHANGE_TIME_MAX, Problem, Whole, copies, no_answer, response, text_of};
+use super::{Api, CHANGE_TIME_MAX, Problem, Whole, known_by, no_answer, response, text_of};
 use crate::relay::{Relay, Unanswered};
 
 /// How long a start is tried at most.
@@ -36,8 +36,7 @@ pub(super) async fn answer(
         let here = api.node.ask(Ask::Show(which.clone())).await?;
         let known = !matches!(here, Reply::Refused(_));
         // Asking again elsewhere starts nothing twice.
-        if !known && let Ok(found) = copies::find(relay, &segment(which)).await {
-            let holder = found.teller;
+        if !known && let Some(holder) = known_by::find(api, relay, which, &body).await? {
             let asked = relay.ask(holder, whole.passed(), CHANGE_TIME_MAX).await;
             return asked.map(response).map_err(|unanswered| no_answer(holder, unanswered));
         }
@@ -124,20 +123,6 @@ fn named(body: &Value) -> Option<Which> {
     text("id")?.parse().ok().map(Which::Id)
 }
 
-/// The name of an execution as a segment of a path.
-fn segment(which: &Which) -> String {
-    let text = which.to_string();
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
-    text.bytes().fold(String::new(), |mut segment, byte| {
-        if plain(&byte) {
-            segment.push(char::from(byte));
-        } else {
-            segment.push_str(&format!("%{byte:02X}"));
-        }
-        segment
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,11 +131,5 @@ mod tests {
     fn whoever_cannot_be_asked_to_start_it_is_named() {
         let told = format!("{:?}", nobody_starts(&AskInstead(vec![NodeId(1), NodeId(0xab)])));
         assert!(told.contains("0000000000000001, 00000000000000ab"), "{told}");
-    }
-
-    #[test]
-    fn a_name_is_one_segment_of_a_path() {
-        let which = Which::Named { namespace: "test".to_owned(), name: "order 17/ü".to_owned() };
-        assert_eq!(segment(&which), "test%2Forder%2017%2F%C3%BC");
     }
 }
