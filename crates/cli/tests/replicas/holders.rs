@@ -362,6 +362,51 @@ fn what_one_node_may_hold_is_not_started_again_by_name_while_that_one_is_silent(
 }
 
 #[test]
+fn what_a_silent_node_has_is_neither_deleted_nor_unknown() {
+    let mut cluster = Cluster::of(3);
+    let nap = cluster.file("nap.yaml", NAP);
+    let alone = start(&cluster.nodes[0], &nap, &[]);
+    let shared = start(&cluster.nodes[1], &nap, &["--survival", "passive:3"]);
+    for execution in [&alone, &shared] {
+        assert_eq!(changed(&cluster.nodes[1], execution, "cancel").0, 202);
+    }
+    for node in 0..3 {
+        until("everybody has forgotten it", || held(&cluster, node) == json!(0));
+    }
+    let silent = cluster.nodes[0].id.clone();
+    cluster.nodes[0].kill();
+    let delete = |node: &Node, execution: &str| {
+        node.ask("DELETE", &format!("/v1/executions/{execution}"), &Json::Null)
+    };
+    let names_the_silent = |(status, said): (u16, Json), words: &str| {
+        assert_eq!(status, 504, "{said}");
+        let detail = said["detail"].as_str().unwrap();
+        assert!(detail.contains(&silent) && detail.contains(words), "{said}");
+    };
+    let other = &cluster.nodes[1];
+    until("the loss is noticed", || {
+        other.said(&["cluster", "status", "--json"])["unreachable"] == json!([silent])
+    });
+    names_the_silent(delete(other, &alone), "no node that answers knows execution");
+    let resolution = json!({ "execution": alone, "resolution": "done" });
+    let resolved = other.ask("POST", "/v1/parked/resolve", &resolution);
+    names_the_silent(resolved, "no node that answers knows execution");
+    // However often it is asked for while a copy is left.
+    for _ in 0..2 {
+        names_the_silent(delete(other, &shared), "is deleted where it was reached");
+    }
+    cluster.nodes[0].restart(None);
+    cluster.all_connected();
+    for execution in [&alone, &shared] {
+        let (status, said) = delete(&cluster.nodes[1], execution);
+        assert_eq!(status, 202, "{said}");
+        let (status, said) =
+            cluster.nodes[0].ask("GET", &format!("/v1/executions/{execution}"), &Json::Null);
+        assert_eq!(status, 410, "{said}");
+    }
+}
+
+#[test]
 fn an_execution_that_one_node_holds_stays_through_drain_and_restart() {
     let mut cluster = Cluster::of(2);
     let nap = cluster.file("nap.yaml", NAP);

@@ -57,8 +57,21 @@ async fn ask(relay: &Relay, execution: &str) -> (Vec<Told>, Vec<String>) {
     (told.collect(), silent)
 }
 
+/// Who has a copy of an execution that several nodes held, as whoever has one says. Empty if it is not known.
+pub(super) async fn list(
+    api: &Api,
+    relay: &Relay,
+    execution: &str,
+) -> Result<Option<Vec<NodeId>>, Problem> {
+    if let Reply::Shown(here) = api.node.ask(Ask::Show(which(&decoded(execution))?)).await? {
+        return Ok(here.copies);
+    }
+    let (told, _) = ask(relay, execution).await;
+    Ok(told.into_iter().find_map(|told| told.copies))
+}
+
 /// Those who did not say whether they know an execution: one that has too much to do says nothing of it.
-fn without_word(answers: &[(NodeId, Result<Answer, Unanswered>)]) -> Vec<String> {
+pub(super) fn without_word(answers: &[(NodeId, Result<Answer, Unanswered>)]) -> Vec<String> {
     let said = |answered: &Result<Answer, Unanswered>| {
         answered.as_ref().is_ok_and(|answer| answer.status < 500)
     };

@@ -104,7 +104,7 @@ fn segment(which: &Which) -> String {
     escaped(&which.to_string())
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
     text.bytes().fold(String::new(), |mut segment, byte| {
         if plain(&byte) {

@@ -7,9 +7,12 @@ use axum::body::to_bytes;
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use outlast_expressions::value;
 use outlast_lineage::NodeId;
 use serde_json::{Map, Value as Json, json};
 
+use super::known_by::escaped;
+use super::one::unknown;
 use super::{CHANGE_TIME_MAX, LOOK_TIME_MAX, Problem, Whole, ask_all, response, silent, text_of};
 use crate::relay::Relay;
 
@@ -44,7 +47,11 @@ pub(super) async fn answer(relay: &Relay, whole: Whole, next: Next) -> Result<Re
         parts.push((relay.node(), serde_json::from_slice(&body).unwrap_or(Json::Null)));
     } else if parts.is_empty() {
         let known = others.into_iter().find(|answer| answer.status != 404);
-        return Ok(known.map_or(here, response));
+        return match (known, execution_of(&whole)) {
+            (Some(known), _) => Ok(response(known)),
+            (None, Some(execution)) if !silent.is_empty() => Err(unknown(&execution, &silent)),
+            (None, _) => Ok(here),
+        };
     }
     let mut merged = match whole.uri.path() {
         "/v1/executions" => executions(parts, limit_of(&whole)),
@@ -56,6 +63,16 @@ pub(super) async fn answer(relay: &Relay, whole: Whole, next: Next) -> Result<Re
         merged.insert("unanswered".to_owned(), json!(silent));
     }
     Ok(JsonBody(Json::Object(merged)).into_response())
+}
+
+/// The execution that a list is to be of, as a segment of a path.
+fn execution_of(whole: &Whole) -> Option<String> {
+    let asked = whole.uri.query().unwrap_or_default().split('&');
+    let asked = asked.filter_map(|pair| pair.strip_prefix("execution=")).next().map(str::to_owned);
+    asked.or_else(|| {
+        let body = value::parse(&whole.body).ok()?;
+        value::get(&body, "execution").and_then(value::as_str).map(escaped)
+    })
 }
 
 fn limit_of(whole: &Whole) -> usize {

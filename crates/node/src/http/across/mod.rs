@@ -6,6 +6,7 @@
 //! answer. What was passed on is answered by whoever got it, and never passed on again.
 
 mod copies;
+mod deleting;
 mod following;
 mod known_by;
 mod lists;

@@ -16,8 +16,8 @@ use super::super::model::Leading;
 use super::super::payload::which;
 use super::copies::{changer, find, is_connected, keeper_is_silent, later_elsewhere};
 use super::{
-    Api, CHANGE_TIME_MAX, LOOK_TIME_MAX, Problem, Subject, Whole, ask_all, look, no_answer,
-    response, silent, text_of,
+    Api, CHANGE_TIME_MAX, LOOK_TIME_MAX, Problem, Subject, Whole, deleting, look, no_answer,
+    response, text_of,
 };
 use crate::relay::{Relay, Unanswered};
 
@@ -88,7 +88,7 @@ pub(super) async fn answer(
     next: Next,
 ) -> Result<Response, Problem> {
     if whole.method == Method::DELETE {
-        return delete(relay, whole, next).await;
+        return deleting::answer(api, relay, execution, whole, next).await;
     }
     if is_change(&whole.method) {
         return change(api, relay, execution, whole, next).await;
@@ -203,26 +203,6 @@ async fn change(
         }
         tokio::time::sleep(LEADER_PAUSE).await;
     }
-}
-
-/// Forgets an execution wherever it is held.
-async fn delete(relay: &Relay, whole: Whole, next: Next) -> Result<Response, Problem> {
-    let passed = whole.passed();
-    let (here, there) =
-        tokio::join!(next.run(whole.request()), ask_all(relay, &passed, CHANGE_TIME_MAX));
-    let silent = silent(&there);
-    let mut answers: Vec<Response> =
-        there.into_iter().filter_map(|(_, it)| it.ok().map(response)).collect();
-    answers.insert(0, here);
-    // Whoever does not know it has nothing to say, unless nobody does.
-    let known = answers.iter().position(|it| it.status() != StatusCode::NOT_FOUND);
-    let done = answers.iter().position(|it| it.status().is_success());
-    let refused = answers.iter().position(|it| it.status() == StatusCode::CONFLICT);
-    let told = refused.or(done).or(known).unwrap_or(0);
-    if !silent.is_empty() && done.is_some() && refused.is_none() {
-        tracing::warn!(?silent, "an execution was deleted, but not at nodes that did not answer");
-    }
-    Ok(answers.swap_remove(told))
 }
 
 /// Where an execution is, as far as this node knows.
