@@ -222,6 +222,19 @@ fn nodes_that_are_stopped_leave_closed_journals() {
         let found = node.check();
         assert_eq!(found["journal"]["closed"], true, "{found}");
     }
+    // Whoever is up alone then says since when, and that the others are not there.
+    let gone = cluster.nodes[1].id.clone();
+    cluster.nodes[0].restart(None);
+    let alone = &cluster.nodes[0];
+    until("the other one is not heard", || {
+        alone.said(&["cluster", "status", "--json"])["unreachable"] == json!([gone])
+    });
+    let seen = alone.said(&["cluster", "status", "--json"]);
+    for member in seen["members"].as_array().unwrap() {
+        let is_gone = member["node"] == gone.as_str();
+        assert_eq!(member["state"], if is_gone { "dead" } else { "alive" }, "{seen}");
+        assert!(!member["since"].as_str().unwrap().starts_with("1970"), "{seen}");
+    }
 }
 
 #[test]

@@ -221,7 +221,7 @@ impl Engine {
             let peer = membership.and_then(|it| it.peer(node));
             MemberStanding {
                 node,
-                state: peer.map_or("joining", |peer| word(peer.state)),
+                state: shown(peer.map(|peer| peer.state), self.peers.is_lost(node)),
                 since: peer.map(|peer| peer.since),
                 release: peer.map(|peer| peer.member.release().to_owned()).unwrap_or_default(),
                 reachable: !self.peers.is_lost(node),
@@ -264,6 +264,15 @@ impl Engine {
     }
 }
 
+/// What a member is called. Whoever is remembered from an earlier life and is not heard is not about to join:
+/// it is dead, as far as anyone can tell.
+fn shown(state: Option<State>, is_lost: bool) -> &'static str {
+    match state.unwrap_or(State::Joining) {
+        State::Joining if is_lost => word(State::Dead),
+        state => word(state),
+    }
+}
+
 const fn word(state: State) -> &'static str {
     match state {
         State::Joining => "joining",
@@ -271,5 +280,18 @@ const fn word(state: State) -> &'static str {
         State::Suspect => "suspect",
         State::Dead => "dead",
         State::Left => "left",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_heard_is_not_called_joining() {
+        assert_eq!([shown(None, false), shown(Some(State::Joining), false)], ["joining"; 2]);
+        assert_eq!([shown(None, true), shown(Some(State::Joining), true)], ["dead"; 2]);
+        assert_eq!(shown(Some(State::Left), true), "left");
+        assert_eq!(shown(Some(State::Alive), true), "alive");
     }
 }

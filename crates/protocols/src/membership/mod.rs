@@ -103,6 +103,7 @@ impl Membership {
         let mut others = seeds;
         others.retain(|seed| *seed != self.me().node() && self.peers.name(now, *seed));
         let state = if others.is_empty() { State::Alive } else { State::Joining };
+        self.since = now;
         self.turn(now, state, step);
         for seed in others {
             self.swim.announce(now, seed);

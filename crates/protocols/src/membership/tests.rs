@@ -96,7 +96,7 @@ fn a_node_with_seeds_is_joining_until_one_answers() {
     join(&mut one, &[]);
     let outputs = join(&mut two, &[1]);
     assert_eq!(changes(&outputs), []);
-    assert_eq!(two.state(), State::Joining);
+    assert_eq!((two.state(), two.since()), (State::Joining, NOW));
     let (_, announcement) = sent(&outputs).remove(0);
     let outputs = receive(&mut one, 2, announcement);
     assert_eq!(changes(&outputs), [became(2, State::Alive)]);
