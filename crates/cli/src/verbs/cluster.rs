@@ -147,6 +147,7 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     table::print(&table::columns(&headings, &rows));
     let count = |wanted| members.iter().filter(|member| missed(member) == Some(wanted)).count();
     let (silent, stuck) = (count(Missed::Unreachable), count(Missed::Stuck));
+    let deaf = count(Missed::Deaf);
     if 0 < silent {
         eprintln!("{silent} of them cannot be reached: they are down, or the network is cut");
     }
@@ -154,6 +155,12 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
         eprintln!(
             "{waiting} of them cannot forget executions that have ended before {node} has answered; if \
              it is lost for good: outlast cluster remove {node}"
+        );
+    }
+    if 0 < deaf {
+        eprintln!(
+            "{deaf} of them are heard, but do not answer this node: they may not hear it, if the network is cut \
+             in one direction (`outlast cluster status` there says who hears whom)"
         );
     }
     if 0 < stuck {
@@ -184,15 +191,21 @@ enum Missed {
     /// It answers: a heartbeat says how long records wait for the disk, and does not count if that is
     /// too long.
     Stuck,
+    /// Its heartbeats arrive, but it answers nothing: it may not hear this node.
+    Deaf,
 }
 
 /// Whether a member is missed, and why. Whoever left is not.
 fn missed(member: &Json) -> Option<Missed> {
     let is_heard = member["reachable"].as_bool() != Some(false);
-    if is_heard || member["state"] == "left" {
-        return None;
+    let (answers, state) = (member["share"].is_object(), member["state"].as_str());
+    match (is_heard, state) {
+        (_, Some("left")) => None,
+        (true, Some("suspect" | "dead")) if !answers => Some(Missed::Deaf),
+        (true, _) => None,
+        (false, _) if answers => Some(Missed::Stuck),
+        (false, _) => Some(Missed::Unreachable),
     }
-    Some(if member["share"].is_object() { Missed::Stuck } else { Missed::Unreachable })
 }
 
 fn seen_by(seen: &Json) -> String {
@@ -205,6 +218,7 @@ fn row(member: &Json) -> Vec<String> {
     let state = match (missed(member), share["draining"].as_bool()) {
         (Some(Missed::Unreachable), _) => format!("{state}, unreachable"),
         (Some(Missed::Stuck), _) => format!("{state}, stuck"),
+        (Some(Missed::Deaf), _) => format!("{state}, deaf"),
         (_, Some(true)) => format!("{state}, draining"),
         _ => state,
     };
@@ -266,6 +280,10 @@ mod tests {
         assert_eq!(state(false, "alive", share), "alive, stuck");
         assert_eq!(state(false, "suspect", Json::Null), "suspect, unreachable");
         assert_eq!(state(false, "left", Json::Null), "left");
+        // Heard, and without an answer: it may not hear this node.
+        assert_eq!(state(true, "suspect", Json::Null), "suspect, deaf");
+        assert_eq!(state(true, "dead", Json::Null), "dead, deaf");
+        assert_eq!(state(true, "joining", Json::Null), "joining");
     }
 
     #[test]

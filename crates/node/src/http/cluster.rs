@@ -28,6 +28,8 @@ const HEARD_LATELY: Duration = Duration::from_secs(10 * 60);
 const NAMED_MAX: usize = 10;
 /// The state of a member that said that it leaves.
 const LEFT: &str = "left";
+/// The states of a member that did not answer when gossip asked.
+const UNANSWERING: [&str; 2] = ["suspect", "dead"];
 
 /// A cluster, as one of its members sees it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -187,11 +189,26 @@ pub(super) async fn show(
     }))
 }
 
+/// Other members that are not as they should be, as text.
+#[derive(Default)]
+pub(super) struct Missed {
+    /// Those whose heartbeats do not arrive here.
+    pub(super) silent: Vec<String>,
+    /// Those whose heartbeats do, and who do not answer: they may not hear this node.
+    pub(super) deaf: Vec<String>,
+}
+
 /// The other members that cannot be reached from here.
-pub(super) async fn missed(api: &Api) -> Result<Vec<String>, Problem> {
+pub(super) async fn missed(api: &Api) -> Result<Missed, Problem> {
     let standing = standing(api, Ask::Standing).await?;
-    let missed = standing.members.iter().filter(|other| !other.reachable);
-    Ok(missed.map(|other| text_of(other.node)).collect())
+    let those = |fits: fn(&MemberStanding) -> bool| {
+        let fitting = standing.members.iter().filter(|other| fits(other));
+        fitting.map(|other| text_of(other.node)).collect()
+    };
+    Ok(Missed {
+        silent: those(|other| !other.reachable),
+        deaf: those(|other| other.reachable && UNANSWERING.contains(&other.state)),
+    })
 }
 
 /// Remove a node that is lost for good: no member hears it any more, and its id never comes back.

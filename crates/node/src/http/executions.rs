@@ -113,7 +113,7 @@ async fn acknowledged(api: &Api, start: Ask) -> Result<Reply, Problem> {
 }
 
 /// Why a start is not acknowledged yet, as far as the node that was asked can tell, and what to do.
-fn why_not_yet(lag: Duration, missed: &[String]) -> String {
+fn why_not_yet(lag: Duration, missed: &cluster::Missed) -> String {
     const AGAIN: &str = "ask again, with the same id or name";
     if LAG_MAX <= lag {
         let lag = lag.as_secs();
@@ -122,14 +122,20 @@ fn why_not_yet(lag: Duration, missed: &[String]) -> String {
              when it is stored: {AGAIN}"
         );
     }
-    let reason = match missed {
-        [] => "too few of the nodes that are to hold the execution have stored it, though all can be \
-               reached: a disk of theirs may be full or slow (`GET /ready` and the log of each say so)"
+    let reason = match (&missed.silent[..], &missed.deaf[..]) {
+        ([], []) => "too few of the nodes that are to hold the execution have stored it, though all are heard: \
+                     a disk of theirs may be full or slow (`GET /ready` and the log of each say so), or they \
+                     do not hear this node"
             .to_owned(),
-        missed => format!(
+        ([], deaf) => format!(
+            "too few of the nodes that are to hold the execution answer: {} are heard here, but do not answer, \
+             so they may not hear this node: what leaves it may be cut off, in this one direction",
+            deaf.join(", ")
+        ),
+        (silent, _) => format!(
             "too few of the nodes that are to hold the execution answer: nothing is heard from {}, which \
              are down or cut off, or their disks are full or slow (`outlast cluster status` says which)",
-            missed.join(", ")
+            silent.join(", ")
         ),
     };
     format!("{reason}; it is kept here, listed by `outlast ps`, and begins when they do: {AGAIN}")
@@ -349,9 +355,13 @@ mod tests {
     #[test]
     fn whoever_is_not_answered_is_told_whether_a_disk_or_a_node_is_waited_for() {
         let (quick, slow) = (Duration::from_millis(3), Duration::from_secs(7));
-        assert!(why_not_yet(slow, &[]).starts_with("the disk of this node is slow"));
-        let missed = ["a".to_owned(), "b".to_owned()];
-        assert!(why_not_yet(quick, &missed).contains("nothing is heard from a, b, which"));
-        assert!(why_not_yet(quick, &[]).contains("a disk of theirs may be full or slow"));
+        let nobody = cluster::Missed::default();
+        assert!(why_not_yet(slow, &nobody).starts_with("the disk of this node is slow"));
+        let nodes = vec!["a".to_owned(), "b".to_owned()];
+        let silent = cluster::Missed { silent: nodes.clone(), ..Default::default() };
+        assert!(why_not_yet(quick, &silent).contains("nothing is heard from a, b, which"));
+        assert!(why_not_yet(quick, &nobody).contains("a disk of theirs may be full or slow"));
+        let deaf = cluster::Missed { deaf: nodes, ..Default::default() };
+        assert!(why_not_yet(quick, &deaf).contains("a, b are heard here, but do not answer"));
     }
 }
