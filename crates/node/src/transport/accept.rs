@@ -111,6 +111,10 @@ fn note(shared: &Shared, from: SocketAddr, shut: &Shut) {
         Shut::TooOften => shared.strangers.joining_too_often.add(1),
         _ => shared.strangers.refused.add(1),
     }
+    // Told when it came first; it tries again and again.
+    if matches!(shut, Shut::Unwelcome(Unwelcome::Twice { .. })) {
+        return;
+    }
     if let Some(left_out) = shared.throttle.admits(Instant::now()) {
         tracing::warn!(%from, reason = %chain(shut), left_out, "a connection was refused");
     }
@@ -157,7 +161,7 @@ async fn greet_member(
     }
     let read = Hello::read(&frame.payload, (cluster, node)).map_err(Shut::from);
     let read = read.and_then(|hello| {
-        let arrived = shared.arrivals.arrive(node, hello.incarnation)?;
+        let arrived = shared.arrivals.arrive(node, hello.incarnation, hello.process)?;
         Ok((hello, arrived))
     });
     let (hello, arrived) = match read {

@@ -30,6 +30,10 @@ pub(super) struct Hello {
     /// Where the one who speaks can be dialled.
     #[n(4)]
     pub(super) addresses: Vec<String>,
+    /// Drawn at random by every process: two that speak as one node in one life are told apart by it.
+    /// Members of 0.1 do not say it.
+    #[n(5)]
+    pub(super) process: Option<u64>,
 }
 
 /// What is wrong with a hello.
@@ -46,13 +50,19 @@ pub(super) enum BadHello {
 }
 
 impl Hello {
-    pub(super) fn new(identity: &Identity, incarnation: u64, addresses: Vec<String>) -> Self {
+    pub(super) fn new(
+        identity: &Identity,
+        incarnation: u64,
+        addresses: Vec<String>,
+        process: u64,
+    ) -> Self {
         Self {
             version: VERSION,
             cluster: *identity.cluster.as_bytes(),
             node: identity.node.0,
             incarnation,
             addresses,
+            process: Some(process),
         }
     }
 
@@ -85,7 +95,26 @@ mod tests {
 
     fn hello() -> Hello {
         let addresses = vec!["host:1".to_owned()];
-        Hello { version: VERSION, cluster: [1; 16], node: 2, incarnation: 3, addresses }
+        let process = Some(4);
+        Hello { version: VERSION, cluster: [1; 16], node: 2, incarnation: 3, addresses, process }
+    }
+
+    /// A hello as members of 0.1 say and read it.
+    #[derive(PartialEq, Eq, Encode, Decode, Debug)]
+    struct Older(
+        #[n(0)] u32,
+        #[cbor(n(1), with = "minicbor::bytes")] [u8; 16],
+        #[n(2)] u64,
+        #[n(3)] u64,
+        #[n(4)] Vec<String>,
+    );
+
+    #[test]
+    fn members_that_do_not_say_which_process_they_are_understand_and_are_understood() {
+        let older = Older(VERSION, [1; 16], 2, 3, hello().addresses);
+        let bytes = minicbor::to_vec(&older).unwrap();
+        assert_eq!(Hello::read(&bytes, WHO), Ok(Hello { process: None, ..hello() }));
+        assert_eq!(minicbor::decode::<Older>(&hello().to_bytes()).unwrap(), older);
     }
 
     #[test]

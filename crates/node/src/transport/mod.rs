@@ -61,6 +61,8 @@ use receive::{Arrivals, Inbox};
 use statistics::Strangers;
 use tls::Tls;
 
+use crate::random;
+
 /// What a transport tells. Whoever reads these holds up nobody but the peers that send too much.
 #[derive(Debug)]
 pub enum Event {
@@ -128,6 +130,8 @@ pub struct Transport {
 struct Shared {
     identity: Identity,
     settings: Settings,
+    /// Tells this process from another one that speaks as the same node.
+    process: u64,
     addresses: Vec<String>,
     listens_on: SocketAddr,
     tls: Tls,
@@ -164,6 +168,7 @@ impl Transport {
         let listens_on = listener.local_addr()?;
         let (events, receiver) = mpsc::channel(settings.inbox_events_max.max(1));
         let shared = Arc::new(Shared {
+            process: u64::from_be_bytes(random::bytes()),
             addresses: advertised(&settings, listens_on),
             listens_on,
             tls,
@@ -365,7 +370,8 @@ impl Shared {
     }
 
     fn hello(&self) -> Hello {
-        Hello::new(&self.identity, self.settings.incarnation, self.addresses.clone())
+        let (incarnation, addresses) = (self.settings.incarnation, self.addresses.clone());
+        Hello::new(&self.identity, incarnation, addresses, self.process)
     }
 
     fn peers(&self) -> MutexGuard<'_, Option<BTreeMap<NodeId, Known>>> {

@@ -25,6 +25,12 @@ pub(super) enum Unwelcome {
          data directory in use?"
     )]
     Stale { given: u64, known: u64 },
+    /// Another process speaks as the node, and is heard.
+    #[error(
+        "another process speaks as the node, also in incarnation {incarnation}, and was here before: is a \
+         copy of its data directory in use?"
+    )]
+    Twice { incarnation: u64 },
     #[error("the node was removed from the cluster")]
     ShutOut,
 }
@@ -38,6 +44,10 @@ pub(super) struct Arrivals {
 #[derive(Default)]
 struct Arrival {
     incarnation: u64,
+    /// The process that is heard, if it said which it is.
+    process: Option<u64>,
+    /// The process that was last refused for being a second one.
+    refused: Option<u64>,
     shut_out: bool,
     /// The number of the newest connection.
     newest: watch::Sender<u64>,
@@ -53,8 +63,14 @@ pub(super) struct Arrived {
 }
 
 impl Arrivals {
-    /// Takes in a connection of a member; the one before it ends.
-    pub(super) fn arrive(&self, node: NodeId, incarnation: u64) -> Result<Arrived, Unwelcome> {
+    /// Takes in a connection of a member; the one before it ends, unless it is another process's in the
+    /// same life: two that took turns would both be heard by halves.
+    pub(super) fn arrive(
+        &self,
+        node: NodeId,
+        incarnation: u64,
+        process: Option<u64>,
+    ) -> Result<Arrived, Unwelcome> {
         let mut arrivals = self.arrivals();
         let arrival = arrivals.entry(node).or_default();
         if arrival.shut_out {
@@ -63,7 +79,21 @@ impl Arrivals {
         if incarnation < arrival.incarnation {
             return Err(Unwelcome::Stale { given: incarnation, known: arrival.incarnation });
         }
+        // Whoever died before its new life was on its disk comes back in the same one.
+        let is_heard = 0 < arrival.newest.receiver_count();
+        if is_heard
+            && incarnation == arrival.incarnation
+            && let (Some(given), Some(known)) = (process, arrival.process)
+            && given != known
+        {
+            let unwelcome = Unwelcome::Twice { incarnation };
+            if arrival.refused.replace(given) != Some(given) {
+                tracing::warn!(peer = shown(node), reason = %unwelcome, "a connection was refused");
+            }
+            return Err(unwelcome);
+        }
         arrival.incarnation = incarnation;
+        arrival.process = process;
         let number = *arrival.newest.borrow() + 1;
         arrival.newest.send_replace(number);
         let (newest, turn) = (arrival.newest.subscribe(), Arc::clone(&arrival.turn));
@@ -175,13 +205,32 @@ mod tests {
     #[test]
     fn an_earlier_life_does_not_replace_a_later_one() {
         let arrivals = Arrivals::default();
-        let first = arrivals.arrive(NodeId(1), 5).unwrap();
-        let refused = arrivals.arrive(NodeId(1), 4).err();
+        let first = arrivals.arrive(NodeId(1), 5, Some(7)).unwrap();
+        let refused = arrivals.arrive(NodeId(1), 4, Some(6)).err();
         assert_eq!(refused, Some(Unwelcome::Stale { given: 4, known: 5 }));
         assert_eq!(*first.newest.borrow(), first.number);
-        let second = arrivals.arrive(NodeId(1), 5).unwrap();
+        let second = arrivals.arrive(NodeId(1), 5, Some(7)).unwrap();
         assert_ne!(*first.newest.borrow(), first.number, "the newer connection counts");
         assert_eq!(*second.newest.borrow(), second.number);
-        arrivals.arrive(NodeId(2), 1).unwrap();
+        arrivals.arrive(NodeId(2), 1, None).unwrap();
+    }
+
+    #[test]
+    fn a_second_process_in_one_life_is_not_heard_beside_the_first() {
+        let arrivals = Arrivals::default();
+        let first = arrivals.arrive(NodeId(1), 5, Some(7)).unwrap();
+        let refused = arrivals.arrive(NodeId(1), 5, Some(8)).err();
+        assert_eq!(refused, Some(Unwelcome::Twice { incarnation: 5 }));
+        assert_eq!(*first.newest.borrow(), first.number, "the first goes on");
+        // It may come anew, and whoever does not say which process it is replaces it as before.
+        let again = arrivals.arrive(NodeId(1), 5, Some(7)).unwrap();
+        let older = arrivals.arrive(NodeId(1), 5, None).unwrap();
+        arrivals.arrive(NodeId(1), 5, Some(8)).unwrap();
+        // A later life replaces it, and once nobody is heard anybody may come.
+        drop((first, again, older));
+        let third = arrivals.arrive(NodeId(1), 6, Some(9)).unwrap();
+        assert!(arrivals.arrive(NodeId(1), 6, Some(8)).is_err());
+        drop(third);
+        arrivals.arrive(NodeId(1), 6, Some(8)).unwrap();
     }
 }

@@ -77,7 +77,7 @@ fn expired_and_home_made_certificates_open_nothing() {
                 Err(error) => error.to_string(),
                 // With TLS 1.3 the refusal comes after the caller's last word.
                 Ok(mut connection) => {
-                    let hello = Hello::new(&identity, 1, Vec::new()).to_bytes();
+                    let hello = Hello::new(&identity, 1, Vec::new(), 7).to_bytes();
                     let _ = connection.send(Kind::Hello, &hello).await;
                     connection.next(PATIENCE).await.unwrap_err().to_string()
                 }
@@ -189,7 +189,7 @@ fn a_member_that_breaks_the_rules_is_cut_off() {
         let authority = Authority::found();
         let one = Station::start(&authority, 1).await;
         let two = identity(&authority, 2);
-        let hello = Hello::new(&two, 1, vec!["127.0.0.1:1".into()]).to_bytes();
+        let hello = Hello::new(&two, 1, vec!["127.0.0.1:1".into()], 7).to_bytes();
         // A length beyond the bound, and a kind that nobody knows.
         for garbage in [[0x7f, 0xff, 0xff, 0xff, Kind::Message as u8], [0, 0, 0, 0, 99]] {
             let mut connection = dial_as(&two, &one).await.unwrap();
@@ -211,12 +211,12 @@ fn the_sender_is_whom_the_certificate_names_whatever_it_says() {
         let mut one = Station::start(&authority, 1).await;
         let (two, three) = (identity(&authority, 2), identity(&authority, 3));
         let mut connection = dial_as(&two, &one).await.unwrap();
-        let lie = Hello::new(&three, 1, Vec::new()).to_bytes();
+        let lie = Hello::new(&three, 1, Vec::new(), 7).to_bytes();
         connection.send(Kind::Hello, &lie).await.unwrap();
         let frame = connection.next(PATIENCE).await.unwrap();
         assert_eq!(frame.kind, Kind::Refused);
         let mut connection = dial_as(&two, &one).await.unwrap();
-        let truth = Hello::new(&two, 1, Vec::new()).to_bytes();
+        let truth = Hello::new(&two, 1, Vec::new(), 7).to_bytes();
         connection.send(Kind::Hello, &truth).await.unwrap();
         connection.send(Kind::Message, b"I am three").await.unwrap();
         assert_eq!(one.receive().await, (NodeId(2), "I am three".to_owned()));
@@ -231,12 +231,37 @@ fn an_earlier_life_of_a_node_is_told_to_go() {
         let two = identity(&authority, 2);
         let say_hello = async |incarnation| {
             let mut connection = dial_as(&two, &one).await.unwrap();
-            let hello = Hello::new(&two, incarnation, Vec::new()).to_bytes();
+            let hello = Hello::new(&two, incarnation, Vec::new(), 7).to_bytes();
             connection.send(Kind::Hello, &hello).await.unwrap();
             connection.next(PATIENCE).await.unwrap().kind
         };
         assert_eq!(say_hello(5).await, Kind::Hello);
         assert_eq!(say_hello(4).await, Kind::Refused);
         assert_eq!(say_hello(6).await, Kind::Hello);
+    });
+}
+
+/// A copy of a data directory that was started beside the original.
+#[test]
+fn a_second_process_of_a_node_is_told_to_go_while_the_first_is_heard() {
+    run(async {
+        let authority = Authority::found();
+        let patient = Settings { silence_max: PATIENCE, ..settings() };
+        let mut one = Station::start_with(identity(&authority, 1), patient).await;
+        let two = identity(&authority, 2);
+        let say_hello = async |process| {
+            let mut connection = dial_as(&two, &one).await.unwrap();
+            let hello = Hello::new(&two, 5, Vec::new(), process).to_bytes();
+            connection.send(Kind::Hello, &hello).await.unwrap();
+            let frame = connection.next(PATIENCE).await.unwrap();
+            (connection, frame.kind, String::from_utf8_lossy(&frame.payload).into_owned())
+        };
+        let (mut first, kind, _) = say_hello(7).await;
+        assert_eq!(kind, Kind::Hello);
+        let (_, kind, reason) = say_hello(8).await;
+        assert_eq!(kind, Kind::Refused);
+        assert!(reason.contains("is a copy of its data directory in use?"), "{reason}");
+        first.send(Kind::Message, b"still heard").await.unwrap();
+        assert_eq!(one.receive().await, (NodeId(2), "still heard".to_owned()));
     });
 }
