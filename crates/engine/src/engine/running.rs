@@ -319,16 +319,23 @@ impl Engine {
             // The weight counts every record; only what is still held counts now.
             entry.weight = entry.state_bytes().map_or(entry.weight, |bytes| bytes.len());
         }
-        (entry.weight.saturating_add(bytes) > limit).then(|| {
-            let (held, shared) = (entry.weight, entry.custody.is_some());
-            let by_whom = if shared { " where several nodes hold it" } else { "" };
-            format!(
-                "the execution holds {held} bytes of data, and with this value it would be more than \
-                 {limit}, the most{by_whom}: have tasks pass on less, and undos `capture` only what they \
-                 need; without `capture` they keep the whole input and output"
-            )
-        })
+        (entry.weight.saturating_add(bytes) > limit)
+            .then(|| why_too_much(entry.weight, bytes, limit, entry.custody.is_some()))
     }
+}
+
+/// Why an execution that holds so much takes no value of so many bytes, and what to do.
+fn why_too_much(held: usize, bytes: usize, limit: usize, is_shared: bool) -> String {
+    let excess = if limit < held {
+        format!("which is already more than {limit}")
+    } else {
+        format!("and with this value of {bytes} it would be more than {limit}")
+    };
+    let by_whom = if is_shared { " where several nodes hold it" } else { "" };
+    format!(
+        "the execution holds {held} bytes of data, {excess}, the most{by_whom}: have tasks pass on less, and undos \
+         `capture` only what they need; without `capture` they keep the whole input and output"
+    )
 }
 
 /// Messages that a record must carry because nothing else would bring them back after a restart.
@@ -347,4 +354,24 @@ pub(super) const fn touches_parking(happening: &Happening) -> bool {
 
 pub(super) fn is_nothing(advance: &Advance) -> bool {
     advance.commands.is_empty() && advance.happenings.is_empty() && advance.delta.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_too_much_already_is_told_so() {
+        let already = why_too_much(120, 1, 100, true);
+        assert!(
+            already.contains("holds 120 bytes of data, which is already more than 100"),
+            "{already}"
+        );
+        assert!(already.contains("the most where several nodes hold it: have"), "{already}");
+        let next = why_too_much(99, 2, 100, false);
+        assert!(
+            next.contains("with this value of 2 it would be more than 100, the most: "),
+            "{next}"
+        );
+    }
 }
