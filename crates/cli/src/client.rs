@@ -170,10 +170,7 @@ impl Client {
     fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
         let node = &self.node;
         let root = root_cause(error);
-        anyhow!(
-            "no node answers at {node} ({root})\n  start one with `outlast node`, or say where it is \
-             with --node URL or OUTLAST_NODE"
-        )
+        anyhow!("no node answers at {node} ({root})\n  {}", advice_on(&root))
     }
 
     /// Why the node did not do it, and what to do next.
@@ -221,6 +218,17 @@ fn parse_address(text: &str) -> Result<Url, Failure> {
         .ok_or_else(|| {
             Failure::usage(format!("--node {text}: expected an address such as {DEFAULT_NODE}"))
         })
+}
+
+/// What to do when no node answers, by the cause.
+fn advice_on(cause: &str) -> &'static str {
+    // Something speaks there, and no HTTP: nodes speak TLS to each other.
+    if cause.starts_with("invalid HTTP") {
+        "what listens there may be the port of a node for other nodes (`--cluster-listen`); say where its API is \
+         (`--listen`) with --node URL or OUTLAST_NODE"
+    } else {
+        "start one with `outlast node`, or say where it is with --node URL or OUTLAST_NODE"
+    }
 }
 
 fn root_cause(error: &dyn std::error::Error) -> String {
@@ -275,6 +283,12 @@ mod tests {
     fn an_address_needs_no_scheme() {
         assert_eq!(parse_address("localhost:7180").unwrap().as_str(), "http://localhost:7180/");
         assert_eq!(parse_address("https://a.example").unwrap().as_str(), "https://a.example/");
+    }
+
+    #[test]
+    fn whoever_asks_at_the_port_for_other_nodes_is_told_so() {
+        assert!(advice_on("invalid HTTP version parsed").contains("--cluster-listen"));
+        assert!(advice_on("Connection refused (os error 111)").starts_with("start one with"));
     }
 
     #[test]
