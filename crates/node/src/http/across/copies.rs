@@ -26,6 +26,8 @@ struct Told {
     node: NodeId,
     /// Whether it leads a run that has not ended.
     leads: bool,
+    /// Whether it has not ended, or can go on all the same.
+    may_go_on: bool,
     changed: String,
     /// Who has a copy of it, if several nodes held it and have forgotten that. Empty if it is not known.
     copies: Option<Vec<NodeId>>,
@@ -90,7 +92,10 @@ fn found(told: &[Told], is_member: impl Fn(NodeId) -> bool) -> Option<Found> {
         let has_answered = told.iter().any(|told| told.node == keeper);
         // Whoever was there when it ended saw more of it than whoever heard of it later.
         let first = told.iter().min_by_key(|told| (&told.changed, told.node))?.node;
-        return Some(Found { teller: if has_answered { keeper } else { first }, changer: keeper });
+        let teller = if has_answered { keeper } else { first };
+        // What ended for good in one copy did so in all.
+        let changer = if told.iter().any(|told| told.may_go_on) { keeper } else { teller };
+        return Some(Found { teller, changer });
     }
     told.iter().max_by_key(|told| (&told.changed, told.node)).map(|told| both(told.node))
 }
@@ -112,6 +117,8 @@ pub(super) async fn changer(
 ) -> Result<NodeId, Problem> {
     match here.copies.as_deref() {
         None => Ok(relay.node()),
+        // What ended for good in one copy did so in all: this node can say that nothing changes it.
+        _ if !may_go_on(here.summary.condition, here.summary.parked) => Ok(relay.node()),
         Some([]) => latest(relay, execution, here).await,
         Some(copies) => {
             Ok(keeper(copies, |node| is_member(relay, node)).unwrap_or_else(|| relay.node()))
@@ -147,14 +154,19 @@ pub(super) async fn later_elsewhere(
     let Reply::Shown(here) = api.node.ask(Ask::Show(which(&decoded(execution))?)).await? else {
         return Ok(None);
     };
-    let (condition, parked) = (here.summary.condition, here.summary.parked);
-    let may_go_on = condition == Condition::Faulted || condition.is_end() && parked;
-    if !may_go_on || here.summary.holders.is_some() {
+    let is_over = here.summary.condition.is_end() && here.summary.holders.is_none();
+    if !is_over {
         return Ok(None);
     }
     // Whoever cannot be asked leaves this node with what it knows itself.
     let teller = changer(relay, execution, &here).await.ok();
     Ok(teller.filter(|node| is_connected(relay, *node)))
+}
+
+/// Whether an execution has not ended, or a person can have it go on: tried again or rolled back, or by what
+/// became of something parked.
+fn may_go_on(condition: Condition, parked: bool) -> bool {
+    !condition.is_end() || condition == Condition::Faulted || parked
 }
 
 /// Whether another node can be asked.
@@ -183,8 +195,10 @@ impl Told {
         let condition = text("condition").and_then(Condition::parse)?;
         let node_of = |it: &Json| u64::from_str_radix(it.as_str()?, 16).ok().map(NodeId);
         let copies = shown.get("copies").and_then(Json::as_array);
+        let parked = shown.get("parked").and_then(Json::as_array).is_some_and(|it| !it.is_empty());
         Some(Self {
             node,
+            may_go_on: may_go_on(condition, parked),
             leads: !condition.is_end() && text("leader") == Some(&text_of(node)),
             changed: text("changed").unwrap_or_default().to_owned(),
             copies: copies.map(|nodes| nodes.iter().filter_map(node_of).collect()),
@@ -232,6 +246,9 @@ mod tests {
         assert_eq!(found(&told, all), Some(Found { teller: ONE, changer: THREE }));
         let without_third = |node| node != THREE;
         assert_eq!(found(&told, without_third), Some(Found { teller: ONE, changer: ONE }));
+        // What ended for good needs nobody to say that it cannot be changed.
+        let told = [copy(TWO, "completed", "9"), copy(ONE, "completed", "5")];
+        assert_eq!(found(&told, all), Some(Found { teller: ONE, changer: ONE }));
     }
 
     #[test]
