@@ -232,9 +232,10 @@ pub(super) async fn remove(
     let heard = standing.members.iter().find(|other| other.node == node);
     let heard = heard.and_then(|other| heard_of(other, api.node.now()));
     let (executions, more) = held_with(&api, node).await?;
+    let alone = held_alone(&api, node).await;
     match api.ask(Ask::Remove(node)).await? {
         Reply::Done => {
-            let warning = warning(node, heard.as_deref(), &executions, more);
+            let warning = warning(node, heard.as_deref(), (&executions, more), alone);
             Ok((StatusCode::ACCEPTED, Json(Removed { done: true, warning, executions, more })))
         }
         other => Err(Problem::unexpected(&other)),
@@ -271,9 +272,23 @@ async fn held_with(api: &Api, node: NodeId) -> Result<(Vec<String>, bool), Probl
     Ok((executions.into_iter().take(NAMED_MAX).collect(), more))
 }
 
+/// How many executions that have not ended a node alone holds, if it still says so.
+async fn held_alone(api: &Api, node: NodeId) -> u64 {
+    let Some(relay) = &api.options.relay else { return 0 };
+    across::shares(relay).await.remove(&node).map_or(0, |share| share.alone)
+}
+
 /// What whoever has a node removed should know, if there is something.
-fn warning(node: NodeId, heard: Option<&str>, executions: &[String], more: bool) -> Option<String> {
+fn warning(
+    node: NodeId,
+    heard: Option<&str>,
+    (executions, more): (&[String], bool),
+    alone: u64,
+) -> Option<String> {
     let node = text_of(node);
+    let alone = (0 < alone).then(|| {
+        format!("{node} alone holds {alone} executions that have not ended, which are lost with it")
+    });
     let held = (!executions.is_empty()).then(|| {
         format!(
             "{node} holds executions with others, which no longer wait for it: {}{}; what it did in runs \
@@ -288,7 +303,7 @@ fn warning(node: NodeId, heard: Option<&str>, executions: &[String], more: bool)
              what does not count itself"
         )
     });
-    let told: Vec<String> = held.into_iter().chain(heard).collect();
+    let told: Vec<String> = held.into_iter().chain(alone).chain(heard).collect();
     (!told.is_empty()).then(|| told.join("; "))
 }
 
@@ -422,5 +437,21 @@ impl From<ClusterError> for Problem {
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_removes_a_node_hears_what_is_lost_with_it() {
+        let node = NodeId(7);
+        assert_eq!(warning(node, None, (&[], false), 0), None);
+        let told = warning(node, None, (&[], false), 3).unwrap();
+        assert!(told.starts_with("0000000000000007 alone holds 3 executions"), "{told}");
+        let told = warning(node, Some("is heard now"), (&["a".to_owned()], true), 3).unwrap();
+        let parts = ["holds executions with others", "a and more", "alone holds 3", "is heard now"];
+        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
     }
 }
