@@ -91,10 +91,9 @@ async fn definition(api: &Api, relay: &Relay, start: &Value) -> Result<Option<St
 fn may_be_known(which: &Which, silent: &[String]) -> Problem {
     let silent = silent.join(", ");
     let detail = format!(
-        "{which} may be known to {silent}, who are silent: nothing is started, because one node is to hold it \
-         alone (`none`) and it could run twice. Ask again when they answer; `outlast cluster remove` takes out \
-         a node that is gone for good; a start without an id and name, or with replicas (`--survival passive`), \
-         does not wait for them"
+        "{which} may be known to {silent}, silent at the moment: nothing is started, because one node is to hold it \
+         alone (`none`) and it could run twice. Ask again when they answer; `outlast cluster remove` takes out a \
+         node that is gone for good, and a start without an id and name waits for nobody"
     );
     Problem::new(StatusCode::GATEWAY_TIMEOUT, detail)
 }
@@ -130,7 +129,7 @@ mod tests {
     fn whoever_may_know_it_is_named_with_what_to_do() {
         let which = Which::Named { namespace: "test".to_owned(), name: "order".to_owned() };
         let told = format!("{:?}", may_be_known(&which, &["ab".to_owned(), "cd".to_owned()]));
-        assert!(told.contains("test/order may be known to ab, cd, who are silent"), "{told}");
+        assert!(told.contains("test/order may be known to ab, cd, silent at"), "{told}");
         assert!(told.contains("cluster remove"), "{told}");
     }
 }
