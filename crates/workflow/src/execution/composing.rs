@@ -20,8 +20,7 @@ impl Delta {
         compose(&mut self.branches, &mut self.gone, later.branches, later.gone);
         compose(&mut self.plans, &mut self.plans_gone, later.plans, later.plans_gone);
         compose(&mut self.joins, &mut self.joins_gone, later.joins, later.joins_gone);
-        self.effects.extend(later.effects);
-        keep_newest_effects(&mut self.effects);
+        later.effects.into_iter().for_each(|effect| put_newest(&mut self.effects, effect));
         // What is added is taken in before anything is removed.
         self.added.retain(|(digest, _)| later.removed.binary_search(digest).is_err());
         let added =
@@ -80,18 +79,17 @@ fn add<Id: Ord>(set: &mut Vec<Id>, more: Vec<Id>) {
 
 /// Of each effect the newest entry counts; but what was settled and is recorded again is not what it
 /// was before.
-fn keep_newest_effects(effects: &mut Vec<(EffectId, Option<Effect>)>) {
-    effects.sort_by_key(|(id, _)| *id);
-    let mut newest: Vec<(EffectId, Option<Effect>)> = Vec::with_capacity(effects.len());
-    for (id, effect) in effects.drain(..) {
-        match newest.last_mut() {
-            Some((known, before)) if *known == id && (before.is_some() || effect.is_none()) => {
-                *before = effect;
-            }
-            _ => newest.push((id, effect)),
+fn put_newest(
+    effects: &mut Vec<(EffectId, Option<Effect>)>,
+    (id, effect): (EffectId, Option<Effect>),
+) {
+    let after = effects.partition_point(|(known, _)| *known <= id);
+    match effects[..after].last_mut() {
+        Some((known, before)) if *known == id && (before.is_some() || effect.is_none()) => {
+            *before = effect;
         }
+        _ => effects.insert(after, (id, effect)),
     }
-    *effects = newest;
 }
 
 /// Has a list that is kept up to some length, and goes on from there, change as a later one says.

@@ -10,10 +10,10 @@ use outlast_workflow::{Advance, Author, Command, EffectNote, Event, Outcome, Res
 use super::super::running::touches_parking;
 use super::super::{Engine, Step, Work};
 use super::turn::{Letter, Turn};
-use super::wire::value_of;
-use super::{Alarm, Custody, HeldBack, Holding, Passed, Said, StateBytes, Untold, Word};
+use super::wire::{Passing, Written, value_of};
+use super::{Alarm, Custody, HeldBack, Holding, Said, StateBytes, Untold, Word};
 use crate::record::Custodial;
-use crate::{Action, Condition, Position, RecordKind, Report, Subject};
+use crate::{Action, Condition, Position, RecordKind, Report};
 
 impl Engine {
     /// The custody of an execution that this node is a replica of.
@@ -88,9 +88,8 @@ impl Engine {
     /// Tells the replica that its execution went on, and keeps what changed for the others.
     fn pass_on(&mut self, step: &mut Step, id: ExecutionId, advance: Advance, turn: &mut Turn) {
         let Advance { delta, commands, happenings, effects } = advance;
-        let passed = Passed { delta, happenings: happenings.clone() };
-        let bytes: StateBytes = passed.encode().into();
-        turn.passed.push(bytes.clone());
+        let written = Written::new(&happenings);
+        let bytes = Passing { delta: &delta, happenings: &written }.encode();
         turn.advanced = true;
         turn.happenings.extend(happenings);
         turn.commands.extend(commands);
@@ -100,10 +99,14 @@ impl Engine {
         let notes = effects.into_iter().filter_map(note_of).collect();
         let input = Input::Advanced { bytes: bytes.len(), progress, ended, notes };
         let holding = self.holding(id).expect("only a replica passes on what it did");
-        holding.untold = match holding.untold.take().filter(|_| holding.replica.has_untold()) {
-            Some(before) => Some(before.and_then(passed)),
-            None => Some(Untold::new(passed, bytes)),
-        };
+        match holding.untold.as_mut().filter(|_| holding.replica.has_untold()) {
+            Some(before) => before.and_then(delta, &written),
+            None => {
+                let first = Untold::new(delta, written, bytes.clone());
+                holding.untold = Some(Box::new(first));
+            }
+        }
+        turn.passed.push(bytes);
         self.tell_replica(step, id, input, turn);
     }
 
@@ -319,7 +322,6 @@ impl Engine {
         let entry = self.roster.known(id);
         entry.weight = entry.weight.saturating_add(weight);
         entry.position = position;
-        self.unsaved.mark(Subject::Execution(id), position);
         turn
     }
 

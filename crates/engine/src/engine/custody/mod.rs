@@ -81,7 +81,7 @@ pub(super) struct Holding {
     /// Commands that may not leave yet.
     pub(super) held: Vec<HeldBack>,
     /// What changed since the others were last told, as long as this replica leads.
-    pub(super) untold: Option<Untold>,
+    pub(super) untold: Option<Box<Untold>>,
     /// The newest state that a decision was asked for, since this replica leads.
     pub(super) wanted: Option<u64>,
     /// What is emitted or started, by its number, on its way out.

@@ -2,7 +2,8 @@
 //! messages. Numbers are never used twice.
 
 use minicbor::bytes::ByteVec;
-use minicbor::{Decode, Encode};
+use minicbor::encode::{Error as EncodeError, Write};
+use minicbor::{Decode, Encode, Encoder};
 use outlast_expressions::{Value, value};
 use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{Members, paxos, replicas, two_phase};
@@ -171,7 +172,7 @@ pub(in crate::engine) struct Terms {
 }
 
 /// What a step of a primary changed, or several, as its backups get it.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, Debug, Decode)]
 pub(in crate::engine) struct Passed {
     #[n(0)]
     pub(in crate::engine) delta: Delta,
@@ -270,38 +271,82 @@ fn kind_of(shown: &dyn std::fmt::Debug) -> String {
 }
 
 impl Passed {
-    pub(in crate::engine) fn encode(&self) -> Vec<u8> {
-        write_behind(Vec::with_capacity(512), self)
-    }
-
     pub(in crate::engine) fn decode(bytes: &[u8]) -> Option<Self> {
         minicbor::decode(bytes).ok()
+    }
+}
+
+/// `Passed`, to be written.
+#[derive(Encode)]
+pub(super) struct Passing<'a> {
+    #[n(0)]
+    pub(super) delta: &'a Delta,
+    #[n(1)]
+    pub(super) happenings: &'a Written,
+}
+
+impl Passing<'_> {
+    pub(super) fn encode(&self) -> StateBytes {
+        write_behind(Vec::with_capacity(512 + self.happenings.bytes.len()), self).into()
+    }
+}
+
+/// Happenings as they are written: until backups are told of them nobody looks at them, and as values they
+/// are many times as large.
+#[derive(Debug)]
+pub(super) struct Written {
+    count: u64,
+    bytes: Vec<u8>,
+}
+
+impl Written {
+    pub(super) fn new(happenings: &[Happening]) -> Self {
+        let bytes = Vec::with_capacity(32 * happenings.len());
+        let bytes = happenings.iter().fold(bytes, write_behind);
+        Self { count: happenings.len() as u64, bytes }
+    }
+
+    fn extend(&mut self, later: &Self) {
+        self.count += later.count;
+        self.bytes.extend_from_slice(&later.bytes);
+    }
+}
+
+impl<C> Encode<C> for Written {
+    fn encode<W: Write>(
+        &self,
+        encoder: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), EncodeError<W::Error>> {
+        encoder.array(self.count)?;
+        encoder.writer_mut().write_all(&self.bytes).map_err(EncodeError::write)
     }
 }
 
 /// What the backups of a primary were not told yet: all steps since they were, as one.
 #[derive(Debug)]
 pub(in crate::engine) struct Untold {
-    passed: Passed,
+    delta: Delta,
+    happenings: Written,
     /// The same in bytes, if it was written since it changed.
     bytes: Option<StateBytes>,
 }
 
 impl Untold {
-    pub(in crate::engine) const fn new(passed: Passed, bytes: StateBytes) -> Self {
-        Self { passed, bytes: Some(bytes) }
+    pub(super) const fn new(delta: Delta, happenings: Written, bytes: StateBytes) -> Self {
+        Self { delta, happenings, bytes: Some(bytes) }
     }
 
     /// The same and a later step.
-    pub(in crate::engine) fn and_then(mut self, later: Passed) -> Self {
-        self.passed.delta.and_then(later.delta);
-        self.passed.happenings.extend(later.happenings);
+    pub(super) fn and_then(&mut self, delta: Delta, happenings: &Written) {
+        self.delta.and_then(delta);
+        self.happenings.extend(happenings);
         self.bytes = None;
-        self
     }
 
-    pub(in crate::engine) fn bytes(&mut self) -> StateBytes {
-        self.bytes.get_or_insert_with(|| self.passed.encode().into()).clone()
+    pub(super) fn bytes(&mut self) -> StateBytes {
+        let passing = Passing { delta: &self.delta, happenings: &self.happenings };
+        self.bytes.get_or_insert_with(|| passing.encode()).clone()
     }
 }
 
@@ -326,7 +371,19 @@ pub(in crate::engine) type StateBytes = ByteVec;
 
 #[cfg(test)]
 mod tests {
+    use outlast_workflow::TaskId;
+
     use super::*;
+
+    #[test]
+    fn what_happened_in_several_steps_is_read_as_one_list() {
+        let first = [Happening::Started, Happening::TaskStarted(TaskId(0), None)];
+        let then = [Happening::Called(TaskId(0), "key".to_owned())];
+        let step = Vec::new().into();
+        let mut untold = Untold::new(Delta::default(), Written::new(&first), step);
+        untold.and_then(Delta::default(), &Written::new(&then));
+        assert_eq!(happenings_of(&untold.bytes()), Some([&first[..], &then].concat()));
+    }
 
     #[test]
     fn a_heartbeat_is_told_from_everything_else() {
