@@ -37,8 +37,8 @@ struct Awake {
 }
 
 impl Awake {
+    /// Adds one that is not in it.
     fn insert(&mut self, touched: u64, id: ExecutionId, bytes: usize) {
-        self.remove(touched, id);
         self.by_use.insert((touched, id), bytes);
         self.bytes += bytes;
     }
@@ -170,14 +170,21 @@ impl Roster {
         if let Some(name) = &entry.name {
             self.by_name.insert((Arc::clone(&entry.defined.namespace), name.clone()), id);
         }
+        if entry.is_awake() {
+            self.awake.insert(entry.touched, id, entry.weight);
+        }
         self.entries.insert(id, entry);
         self.index(id);
     }
 
     /// Removes an execution. Its name stays taken until `free_name`.
     pub(super) fn remove(&mut self, id: ExecutionId) -> Option<Entry> {
-        self.entries.contains(id).then(|| self.unindex(id));
-        self.entries.remove(id)
+        if self.entries.contains(id) {
+            self.unindex(id);
+        }
+        let entry = self.entries.remove(id)?;
+        self.awake.remove(entry.touched, id);
+        Some(entry)
     }
 
     /// Takes a name for an execution that is no longer there.
@@ -189,7 +196,7 @@ impl Roster {
         self.by_name.remove(&(Arc::clone(namespace), Box::from(name)));
     }
 
-    /// Changes facts that are indexed.
+    /// Changes facts that are indexed, but for whether it is awake.
     pub(super) fn change(&mut self, id: ExecutionId, change: impl FnOnce(&mut Entry)) {
         self.unindex(id);
         change(self.known(id));
@@ -258,9 +265,6 @@ impl Roster {
         if entry.parked {
             self.parked.insert(id);
         }
-        if entry.is_awake() {
-            self.awake.insert(entry.touched, id, entry.weight);
-        }
     }
 
     fn unindex(&mut self, id: ExecutionId) {
@@ -274,7 +278,6 @@ impl Roster {
             share.running -= usize::from(is_running(entry.condition));
         }
         self.parked.remove(&id);
-        self.awake.remove(entry.touched, id);
     }
 
     pub(super) fn assert_invariants(&self) {

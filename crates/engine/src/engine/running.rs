@@ -148,7 +148,8 @@ impl Engine {
         let condition = entry.condition_of(execution);
         let parked = if parking { !execution.parked().is_empty() } else { entry.parked };
         entry.position = position;
-        if condition == before && parked == entry.parked && !condition.is_end() {
+        // Of what is over the time is indexed, too.
+        if condition == before && parked == entry.parked && !entry.is_over() {
             entry.changed = now;
         } else {
             self.roster.change(id, |entry| {

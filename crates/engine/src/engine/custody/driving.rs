@@ -252,9 +252,12 @@ impl Engine {
         let letters = self.shared(id).map(|of| turn.letters(of)).unwrap_or_default();
         // A whole state comes without what happened on the way to it.
         let parking = turn.adopted.is_some() || turn.happenings.iter().any(touches_parking);
+        if recorded {
+            self.record_turn(step, id, &mut turn);
+        }
         let Turn {
             happenings, commands, advanced, pivots, situations, concluded, forgotten, ..
-        } = if recorded { self.record_turn(step, id, turn) } else { turn };
+        } = turn;
         let position = self.roster.known(id).position;
         for Letter { to, message, early, awaited } in letters {
             if !self.peers.is_lost(to) {
@@ -296,7 +299,7 @@ impl Engine {
         position
     }
 
-    fn record_turn(&mut self, step: &mut Step, id: ExecutionId, mut turn: Turn) -> Turn {
+    fn record_turn(&mut self, step: &mut Step, id: ExecutionId, turn: &mut Turn) {
         let entry = self.roster.known(id);
         let started = turn.begun.then(|| entry.beginning(id));
         let mut passed = std::mem::take(&mut turn.passed).into_iter();
@@ -322,7 +325,6 @@ impl Engine {
         let entry = self.roster.known(id);
         entry.weight = entry.weight.saturating_add(weight);
         entry.position = position;
-        turn
     }
 
     /// Keeps back calls until they may leave; gives the other commands.
