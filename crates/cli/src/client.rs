@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 
 use crate::directories;
 use crate::exit::{Exit, Failure};
+use crate::table;
 
 /// Where a node listens unless it is told otherwise.
 const DEFAULT_NODE: &str = "http://127.0.0.1:7180";
@@ -44,6 +45,27 @@ impl Connection {
             .build()
             .context("cannot start the runtime")?;
         runtime.block_on(conversation(Client::new(self)?))
+    }
+
+    /// Has the node change an execution, and says what becomes of that.
+    pub(crate) fn change(
+        &self,
+        execution: &str,
+        change: &str,
+        body: &Json,
+        said: &str,
+    ) -> anyhow::Result<Exit> {
+        let path = ["v1", "executions", execution, change];
+        let answer = self.talk(async |client| client.post(&path, body).await)?;
+        if self.json {
+            table::print_json(&answer);
+            return Ok(Exit::Completed);
+        }
+        eprintln!("{execution} {said}");
+        if let Some(provisional) = answer.get("provisional").and_then(Json::as_str) {
+            eprintln!("but {provisional}");
+        }
+        Ok(Exit::Completed)
     }
 
     /// The address given, or where a node listens unless it is told otherwise.

@@ -48,8 +48,11 @@ pub enum Reply {
         /// Ask again with this as `Filter::after` for more; nothing if this was all.
         next: Option<ExecutionId>,
     },
-    /// It is done, or as good as done: it is recorded.
+    /// It is done, or as good as done: it is recorded, by a majority if several nodes hold the execution.
     Done,
+    /// It is recorded by this node, which reaches no majority of those who hold the execution: another run may
+    /// be the one that counts.
+    DoneHere,
     /// The event is recorded and will reach every listener.
     EventTaken {
         /// Its number on this node.
@@ -83,6 +86,12 @@ pub enum Refusal {
     /// The execution is not in a state in which this can be done (409).
     #[error("{0}")]
     NotPossible(String),
+    /// It was done in a run that does not count (409).
+    #[error(
+        "execution {0} was changed as asked for in a run that does not count, because other nodes went on \
+         without this one: look at it, and ask again"
+    )]
+    NotKept(ExecutionId),
     /// The request itself is wrong (400).
     #[error("{0}")]
     Invalid(String),

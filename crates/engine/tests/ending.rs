@@ -186,7 +186,8 @@ fn whoever_lost_its_line_and_came_back_alone_hears_how_it_ended() {
 fn whoever_cancels_what_has_ended_undecided_hears_what_it_waits_for() {
     let mut cluster = one_call();
     cluster.cut(3, &[1, 2]);
-    assert_eq!(cluster.node(3).ask(Ask::Cancel(Which::Id(id(1)))), Reply::Done);
+    cluster.run(SECOND);
+    assert_eq!(cluster.node(3).ask(Ask::Cancel(Which::Id(id(1)))), Reply::DoneHere);
     let again = cluster.node(3).ask(Ask::Cancel(Which::Id(id(1))));
     let Reply::Refused(Refusal::NotPossible(reason)) = again else { panic!("{again:?}") };
     assert!(reason.contains("still have to agree on"), "{reason}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cluster::{Cluster, Provider, program_of};
 use driver::{id, text};
 use outlast_engine::{
-    Ask, Condition, Input, ParkedFilter, Phase, Reply, Strategy, Survival, Which,
+    Ask, Condition, Input, ParkedFilter, Phase, Refusal, Reply, Strategy, Survival, Which,
 };
 use outlast_workflow::{Answer, Fault, FaultKind, Resolution};
 
@@ -151,10 +151,84 @@ fn a_pivot_that_was_held_back_when_it_was_stopped_never_leaves_and_needs_no_pers
     cluster.pass();
     assert_eq!(cluster.open(3), Vec::<String>::new(), "it waits for a decision");
     let ask = Ask::Compensate { which: Which::Id(id(1)), reason: "no".to_owned() };
-    assert_eq!(cluster.node(3).ask(ask), Reply::Done);
+    let told = answer(&mut cluster, 3, ask);
     cluster.run(SECOND);
+    assert_eq!(told(&mut cluster), Some(Reply::DoneHere));
     assert_eq!(parked(&mut cluster, 3), 0);
     cluster.heal();
     assert_eq!(names(&cluster.run_answering(10 * SECOND)), [(3, "undo a")]);
     assert_eq!([1, 2, 3].map(|node| condition(&mut cluster, node)), [Condition::Compensated; 3]);
+}
+
+/// What a node was asked for at last, if it has answered.
+fn answer(
+    cluster: &mut Cluster,
+    node: u64,
+    ask: Ask,
+) -> Box<dyn Fn(&mut Cluster) -> Option<Reply>> {
+    let caller = cluster.node(node).send(ask);
+    Box::new(move |cluster| cluster.node(node).replies.get(&caller).cloned())
+}
+
+/// Three nodes, of which the highest leads an execution that waits for its first call.
+fn led_by_the_highest(strategy: Strategy) -> Cluster {
+    let program = program_of("flow", &[("a", Provider::Keyed), ("b", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(strategy, 3));
+    cluster.run_past_linger();
+    cluster
+}
+
+fn wishes() -> [Ask; 3] {
+    let which = Which::Id(id(1));
+    let reason = "no".to_owned();
+    [Ask::Cancel(which.clone()), Ask::Suspend(which.clone()), Ask::Compensate { which, reason }]
+}
+
+#[test]
+fn whoever_asks_for_a_change_is_told_that_it_is_done_when_a_majority_has_it() {
+    for strategy in [Strategy::Passive, Strategy::PartitionTolerant] {
+        for ask in wishes() {
+            let mut cluster = led_by_the_highest(strategy);
+            cluster.cut(3, &[1]);
+            let told = answer(&mut cluster, 3, ask.clone());
+            assert_eq!(told(&mut cluster), None, "{strategy:?} {ask:?}: nobody else has it");
+            cluster.run(SECOND);
+            assert_eq!(told(&mut cluster), Some(Reply::Done), "{strategy:?} {ask:?}");
+        }
+    }
+}
+
+/// Found by hand: it was said to be done, and dropped when the others had gone on.
+#[test]
+fn a_change_at_a_passive_leader_that_is_cut_off_is_not_said_to_be_done() {
+    for ask in wishes() {
+        let mut cluster = led_by_the_highest(Strategy::Passive);
+        cluster.cut(3, &[1, 2]);
+        let told = answer(&mut cluster, 3, ask.clone());
+        cluster.run(3 * SECOND);
+        assert_eq!(told(&mut cluster), None, "{ask:?}");
+        cluster.heal();
+        cluster.run_answering(5 * SECOND);
+        let not_kept = Reply::Refused(Refusal::NotKept(id(1)));
+        assert_eq!(told(&mut cluster), Some(not_kept), "{ask:?}");
+        assert_eq!(condition(&mut cluster, 3), Condition::Completed);
+    }
+}
+
+#[test]
+fn a_change_at_a_leader_that_goes_on_without_a_majority_is_said_to_be_done_here() {
+    for ask in wishes() {
+        let mut cluster = led_by_the_highest(Strategy::PartitionTolerant);
+        cluster.cut(3, &[1, 2]);
+        let told = answer(&mut cluster, 3, ask.clone());
+        assert_eq!(told(&mut cluster), None, "{ask:?}: it does not know yet that it is cut off");
+        cluster.run(SECOND);
+        assert_eq!(told(&mut cluster), Some(Reply::DoneHere), "{ask:?}");
+        let again = answer(&mut cluster, 3, Ask::Resume(Which::Id(id(1))));
+        if matches!(ask, Ask::Suspend(_)) {
+            cluster.pass();
+            assert_eq!(again(&mut cluster), Some(Reply::DoneHere), "now it knows");
+        }
+    }
 }

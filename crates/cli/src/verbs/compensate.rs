@@ -4,7 +4,6 @@ use serde_json::json;
 
 use crate::client::Connection;
 use crate::exit::Exit;
-use crate::table;
 
 /// Roll an execution back: undo what it did, in reverse order, and stop it
 #[derive(clap::Args)]
@@ -23,16 +22,9 @@ pub(crate) struct Arguments {
 
 /// Asks the node for it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let path = ["v1", "executions", &arguments.execution, "compensate"];
-    let body = json!({ "reason": arguments.reason });
-    let answer = arguments.connection.talk(async |client| client.post(&path, &body).await)?;
-    if arguments.connection.json {
-        table::print_json(&answer);
-    } else {
-        eprintln!(
-            "{} is being rolled back; `outlast history {0} --follow` shows how far it is",
-            arguments.execution
-        );
-    }
-    Ok(Exit::Completed)
+    let Arguments { execution, reason, connection } = arguments;
+    let body = json!({ "reason": reason });
+    let said =
+        format!("is being rolled back; `outlast history {execution} --follow` shows how far it is");
+    connection.change(execution, "compensate", &body, &said)
 }

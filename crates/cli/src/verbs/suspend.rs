@@ -4,7 +4,6 @@ use serde_json::json;
 
 use crate::client::Connection;
 use crate::exit::Exit;
-use crate::table;
 
 /// Hold an execution; what is under way is finished, nothing new begins
 #[derive(clap::Args)]
@@ -21,12 +20,6 @@ pub(crate) struct Arguments {
 
 /// Asks the node for it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let path = ["v1", "executions", &arguments.execution, "suspend"];
-    let answer = arguments.connection.talk(async |client| client.post(&path, &json!({})).await)?;
-    if arguments.connection.json {
-        table::print_json(&answer);
-    } else {
-        eprintln!("{} is suspended; let it go on with `outlast resume`", arguments.execution);
-    }
-    Ok(Exit::Completed)
+    let said = "is suspended; let it go on with `outlast resume`";
+    arguments.connection.change(&arguments.execution, "suspend", &json!({}), said)
 }

@@ -195,8 +195,7 @@ impl Engine {
         if !self.advance(step, id, event, Cause::default()) {
             return Err(self.not_possible(id, wish));
         }
-        let position = self.roster.known(id).position;
-        step.reply(Some(position), caller, Reply::Done);
+        self.promise(step, caller, id);
         Ok(())
     }
 

@@ -20,8 +20,11 @@ use super::{Api, Problem, across, cluster, model};
 use crate::random;
 use crate::relay::PassedBy;
 
-/// How long a start waits for other nodes: less than whoever passed it on waits for the answer.
-const START_TIME_MAX: Duration = Duration::from_secs(8);
+/// How long a start or a change waits for other nodes: less than whoever passed it on waits for the answer.
+const ACKNOWLEDGED_TIME_MAX: Duration = Duration::from_secs(8);
+/// What is told of a change that others may never hear of.
+const PROVISIONAL: &str = "this node reaches no majority of the nodes that hold the execution: if they go on \
+    without it, their run may be the one that counts, and this change is lost";
 /// A disk that takes longer for a record is slow enough to be the reason.
 const LAG_MAX: Duration = Duration::from_secs(1);
 
@@ -86,7 +89,7 @@ pub(super) async fn start(
 ) -> Result<(StatusCode, Json<model::Started>), Problem> {
     let known = ["namespace", "workflow", "version", "input", "id", "name", "survival"];
     let ask = start_ask(&api, &payload.members(&known)?)?;
-    match acknowledged(&api, Ask::Start(Box::new(ask))).await? {
+    match acknowledged(&api, Ask::Start(Box::new(ask)), Awaited::Start).await? {
         Reply::Started { execution, definition, new } => {
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
             let (execution, definition) = (execution.to_string(), definition.to_string());
@@ -96,49 +99,67 @@ pub(super) async fn start(
     }
 }
 
-/// Waits for a start to be acknowledged, but not for ever: one that several nodes are to hold is
+/// What waits for other nodes to have it.
+#[derive(Clone, Copy)]
+enum Awaited {
+    Start,
+    Change,
+}
+
+/// Waits for something to be acknowledged, but not for ever: what several nodes hold, or are to, is
 /// acknowledged when enough of them have it, and whoever asks where they cannot be reached is told so.
-async fn acknowledged(api: &Api, start: Ask) -> Result<Reply, Problem> {
-    let asked = api.ask(start);
+async fn acknowledged(api: &Api, ask: Ask, awaited: Awaited) -> Result<Reply, Problem> {
+    let asked = api.ask(ask);
     if api.options.cluster.is_none() {
         return asked.await;
     }
-    match tokio::time::timeout(START_TIME_MAX, asked).await {
+    match tokio::time::timeout(ACKNOWLEDGED_TIME_MAX, asked).await {
         Ok(answered) => answered,
         Err(_) => {
-            let detail = why_not_yet(api.node.journal().lag, &cluster::missed(api).await?);
+            let missed = cluster::missed(api).await?;
+            let detail = why_not_yet(awaited, api.node.journal().lag, &missed);
             Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, detail))
         }
     }
 }
 
-/// Why a start is not acknowledged yet, as far as the node that was asked can tell, and what to do.
-fn why_not_yet(lag: Duration, missed: &cluster::Missed) -> String {
-    const AGAIN: &str = "ask again, with the same id or name";
+/// Why something is not acknowledged yet, as far as the node that was asked can tell, and what to do.
+fn why_not_yet(awaited: Awaited, lag: Duration, missed: &cluster::Missed) -> String {
+    let (who, follows) = match awaited {
+        Awaited::Start => (
+            "the nodes that are to hold the execution",
+            "it is kept here, listed by `outlast ps`, and begins when they do: ask again, with the same id or \
+             name",
+        ),
+        Awaited::Change => (
+            "the nodes that hold the execution",
+            "it is done here, and counts when they have it, unless they go on without this node: look at the \
+             execution before you ask again",
+        ),
+    };
     if LAG_MAX <= lag {
         let lag = lag.as_secs();
         return format!(
-            "the disk of this node is slow: a record has been waiting for {lag} s; the execution begins \
-             when it is stored: {AGAIN}"
+            "the disk of this node is slow: a record has been waiting for {lag} s; {follows}"
         );
     }
     let reason = match (&missed.silent[..], &missed.deaf[..]) {
-        ([], []) => "too few of the nodes that are to hold the execution have stored it, though all are heard: \
-                     a disk of theirs may be full or slow (`GET /ready` and the log of each say so), or they \
-                     do not hear this node"
-            .to_owned(),
+        ([], []) => format!(
+            "too few of {who} have stored it, though all are heard: a disk of theirs may be full or slow \
+             (`GET /ready` and the log of each say so), or they do not hear this node"
+        ),
         ([], deaf) => format!(
-            "too few of the nodes that are to hold the execution answer: {} are heard here, but do not answer, \
-             so they may not hear this node: what leaves it may be cut off, in this one direction",
+            "too few of {who} answer: {} are heard here, but do not answer, so they may not hear this node: \
+             what leaves it may be cut off, in this one direction",
             deaf.join(", ")
         ),
         (silent, _) => format!(
-            "too few of the nodes that are to hold the execution answer: nothing is heard from {}, which \
-             are down or cut off, or their disks are full or slow (`outlast cluster status` says which)",
+            "too few of {who} answer: nothing is heard from {}, which are down or cut off, or their disks are \
+             full or slow (`outlast cluster status` says which)",
             silent.join(", ")
         ),
     };
-    format!("{reason}; it is kept here, listed by `outlast ps`, and begins when they do: {AGAIN}")
+    format!("{reason}; {follows}")
 }
 
 fn start_ask(api: &Api, body: &Members) -> Result<StartAsk, Problem> {
@@ -342,10 +363,12 @@ async fn done(
     execution: &str,
     ask: impl FnOnce(Which) -> Ask,
 ) -> Result<(StatusCode, Json<model::Done>), Problem> {
-    match api.ask(ask(which(execution)?)).await? {
-        Reply::Done => Ok((StatusCode::ACCEPTED, Json(model::Done { done: true }))),
-        other => Err(Problem::unexpected(&other)),
-    }
+    let provisional = match acknowledged(api, ask(which(execution)?), Awaited::Change).await? {
+        Reply::Done => None,
+        Reply::DoneHere => Some(PROVISIONAL.to_owned()),
+        other => return Err(Problem::unexpected(&other)),
+    };
+    Ok((StatusCode::ACCEPTED, Json(model::Done { done: true, provisional })))
 }
 
 #[cfg(test)]
@@ -356,12 +379,23 @@ mod tests {
     fn whoever_is_not_answered_is_told_whether_a_disk_or_a_node_is_waited_for() {
         let (quick, slow) = (Duration::from_millis(3), Duration::from_secs(7));
         let nobody = cluster::Missed::default();
-        assert!(why_not_yet(slow, &nobody).starts_with("the disk of this node is slow"));
+        assert!(
+            why_not_yet(Awaited::Start, slow, &nobody).starts_with("the disk of this node is slow")
+        );
         let nodes = vec!["a".to_owned(), "b".to_owned()];
         let silent = cluster::Missed { silent: nodes.clone(), ..Default::default() };
-        assert!(why_not_yet(quick, &silent).contains("nothing is heard from a, b, which"));
-        assert!(why_not_yet(quick, &nobody).contains("a disk of theirs may be full or slow"));
+        assert!(
+            why_not_yet(Awaited::Start, quick, &silent)
+                .contains("nothing is heard from a, b, which")
+        );
+        assert!(
+            why_not_yet(Awaited::Start, quick, &nobody)
+                .contains("a disk of theirs may be full or slow")
+        );
         let deaf = cluster::Missed { deaf: nodes, ..Default::default() };
-        assert!(why_not_yet(quick, &deaf).contains("a, b are heard here, but do not answer"));
+        assert!(
+            why_not_yet(Awaited::Change, quick, &deaf)
+                .contains("a, b are heard here, but do not answer")
+        );
     }
 }

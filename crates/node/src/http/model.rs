@@ -285,6 +285,10 @@ pub(super) struct Resolved {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Done {
     pub(super) done: bool,
+    /// Why it may not count in the end, if a majority of the nodes that hold the execution has not heard of it
+    /// and cannot be reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) provisional: Option<String>,
 }
 
 /// Events were taken in.

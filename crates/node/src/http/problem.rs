@@ -114,6 +114,7 @@ impl From<Refusal> for Problem {
             Refusal::Forgotten(_) => StatusCode::GONE,
             Refusal::Conflict(_)
             | Refusal::NotPossible(_)
+            | Refusal::NotKept(_)
             | Refusal::Busy { retry_after: None, .. } => StatusCode::CONFLICT,
             Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
             Refusal::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,

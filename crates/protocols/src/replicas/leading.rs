@@ -124,6 +124,11 @@ impl Replica {
         stored.get(self.setup.quorum() - 1).copied().unwrap_or(0)
     }
 
+    /// Whether a majority has a state of the line that this replica leads on disk, as far as it has heard.
+    pub fn is_at_majority(&self, number: u64) -> bool {
+        self.leads().is_some() && number <= self.at_majority()
+    }
+
     /// Whether a majority of the replicas can be reached, this one included.
     pub fn reaches_majority(&self) -> bool {
         self.setup.quorum() <= self.reachable()

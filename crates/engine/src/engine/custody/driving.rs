@@ -288,6 +288,7 @@ impl Engine {
             self.conclude_run(step, id, position);
         }
         self.look_at_outbox(id);
+        self.keep_promises(step, id);
         if let Some(holding) = self.holding(id)
             && !holding.replica.has_untold()
         {

@@ -17,6 +17,7 @@ mod driving;
 mod lines;
 mod looking;
 mod peers;
+mod promising;
 mod reading;
 mod receiving;
 mod regrouping;
@@ -29,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use minicbor::{Decode, Encode};
-use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, Time};
+use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, Point, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
 use outlast_workflow::{Answer, Command, Event, Fault, FaultKind, Ticket};
 
@@ -74,6 +75,8 @@ pub(super) struct Holding {
     pub(super) elsewhere: BTreeMap<NodeId, Begin>,
     /// Who waits to hear that it is started, and whether by that request.
     pub(super) starters: Vec<(Caller, bool)>,
+    /// Who waits to hear that what it asked for is done, and the state that followed from it.
+    pub(super) askers: Vec<(Caller, Point)>,
     /// Where answers to the calls of this line are sent.
     pub(super) address: Option<ExecutionId>,
     /// Calls that have left and are not answered, in this life.
@@ -196,6 +199,7 @@ impl Holding {
             unaware: BTreeSet::new(),
             elsewhere: BTreeMap::new(),
             starters: Vec::new(),
+            askers: Vec::new(),
             address: None,
             in_flight: BTreeSet::new(),
             held: Vec::new(),

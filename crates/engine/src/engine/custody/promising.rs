@@ -1,0 +1,64 @@
+//! Telling people that what they asked for is done.
+//!
+//! What one node has on its disk may be lost with the line that it leads: whoever asks for an execution to be
+//! stopped, held or rolled back is told that this is done when a majority has the state that followed from it,
+//! or when that was decided on. A primary that reaches no majority and goes on all the same says that another run
+//! may count; one that waits for a majority lets whoever asks wait with it.
+
+use outlast_lineage::{ExecutionId, Point};
+
+use super::super::{Engine, Step};
+use super::{Custody, Holding};
+use crate::{Acknowledge, Caller, Refusal, Reply, Strategy};
+
+impl Engine {
+    /// An execution went on because somebody asked for it: tells so, now or when it is certain.
+    pub(in crate::engine) fn promise(&mut self, step: &mut Step, caller: Caller, id: ExecutionId) {
+        let entry = self.roster.known(id);
+        let position = entry.position;
+        if let Some(Custody::Replica(holding)) = &mut entry.custody
+            && holding.terms.survival.strategy != Strategy::Active
+            && let Some(point) = holding.replica.head().lineage.head()
+        {
+            holding.askers.push((caller, point));
+            return self.keep_promises(step, id);
+        }
+        step.reply(Some(position), caller, Reply::Done);
+    }
+
+    /// Answers those who need not wait any longer.
+    pub(super) fn keep_promises(&mut self, step: &mut Step, id: ExecutionId) {
+        let Some(holding) = self.holding(id).filter(|holding| !holding.askers.is_empty()) else {
+            return;
+        };
+        let (mut told, mut waiting) = (Vec::new(), Vec::new());
+        for (caller, point) in std::mem::take(&mut holding.askers) {
+            match holding.certainty(id, &point) {
+                Some(reply) => told.push((caller, reply)),
+                None => waiting.push((caller, point)),
+            }
+        }
+        holding.askers = waiting;
+        let position = self.roster.known(id).position;
+        for (caller, reply) in told {
+            step.reply(Some(position), caller, reply);
+        }
+    }
+}
+
+impl Holding {
+    /// What can be said of a state that followed from what somebody asked for; nothing as long as it may
+    /// become certain.
+    fn certainty(&self, id: ExecutionId, point: &Point) -> Option<Reply> {
+        let replica = &self.replica;
+        if !replica.head().lineage.contains(point) {
+            return Some(Reply::Refused(Refusal::NotKept(id)));
+        }
+        if replica.is_decided_up_to(point.number) || replica.is_at_majority(point.number) {
+            return Some(Reply::Done);
+        }
+        let waits = self.terms.survival.acknowledge == Acknowledge::Majority;
+        let goes_on = replica.leads().is_some() && !waits && !replica.reaches_majority();
+        goes_on.then_some(Reply::DoneHere)
+    }
+}
