@@ -8,7 +8,7 @@ use std::time::Duration;
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::id;
 use outlast_engine::{Ask, Condition, Input, Refusal, Reply, Strategy, Survival, Which};
-use outlast_lineage::{ExecutionId, NodeId};
+use outlast_lineage::{ExecutionId, NodeId, OperationKey};
 use outlast_workflow::program::Kind;
 use outlast_workflow::{Answer, Fault, FaultKind, Outcome, Request, Ticket};
 
@@ -335,4 +335,56 @@ fn a_faulted_run_that_was_taken_over_can_be_tried_again_and_rolled_back() {
         assert!(condition(&mut cluster, leader).is_end());
         assert_ne!(condition(&mut cluster, leader), Condition::Faulted, "{ask:?}");
     }
+}
+
+/// Three nodes that hold a run of two calls. The highest was cut off and did both; the others came to their
+/// end with the first one refused, which was decided on. Gives the key by which the second call was asked for.
+fn faulted_beside_a_lost_line() -> (Cluster, u64, OperationKey) {
+    let program = program_of("two", &[("a", Provider::Keyed), ("b", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 3));
+    cluster.run_past_linger();
+    cluster.cut(3, &[1, 2]);
+    let first = cluster.call_of(3);
+    cluster.answer(3, first);
+    cluster.run(MOMENT);
+    let second = cluster.call_of(3);
+    let key = second.2.key;
+    cluster.answer(3, second);
+    cluster.run(5 * SECOND);
+    let leader = (1..=2).find(|node| !cluster.open(*node).is_empty()).expect("one goes on");
+    let (execution, ticket, _) = cluster.call_of(leader);
+    let fault = Fault::new(FaultKind::Runtime, "no", "it says no");
+    let answer = Answer::Failed(fault.with_status(400));
+    cluster.node(leader).step(Input::Answered { execution, ticket, answer });
+    cluster.run(SECOND);
+    assert_eq!(condition(&mut cluster, leader), Condition::Faulted);
+    cluster.heal();
+    let undone = cluster.run_answering(20 * SECOND);
+    assert!(undone.contains(&(3, "undo b".to_owned())), "{undone:?}");
+    (cluster, leader, key)
+}
+
+/// Found by worlds of given flows: the provider only answered again, and the run was called completed though
+/// the call had been undone with the line that was lost.
+#[test]
+fn what_goes_on_after_its_end_asks_for_nothing_by_a_key_of_a_lost_line() {
+    let (mut cluster, leader, key) = faulted_beside_a_lost_line();
+    assert_eq!(cluster.node(leader).ask(Ask::Retry(Which::Id(id(1)))), Reply::Done);
+    cluster.run(SECOND);
+    let first = cluster.call_of(leader);
+    cluster.answer(leader, first);
+    cluster.run(SECOND);
+    assert_eq!(cluster.open(leader), ["b"]);
+    let (execution, ticket, request) = cluster.call_of(leader);
+    assert_ne!(request.key, key);
+    // What this run itself asked for is the same operation when it is asked for again after one more end.
+    let fault = Fault::new(FaultKind::Communication, "no answer", "the network failed");
+    let answer = Answer::Unknown(fault);
+    cluster.node(leader).step(Input::Answered { execution, ticket, answer });
+    cluster.run(SECOND);
+    assert_eq!(condition(&mut cluster, leader), Condition::Faulted);
+    assert_eq!(cluster.node(leader).ask(Ask::Retry(Which::Id(id(1)))), Reply::Done);
+    cluster.run(SECOND);
+    assert_eq!(cluster.call_of(leader).2.key, request.key);
 }

@@ -207,6 +207,7 @@ mod tests {
             tries: 0,
             doubt: false,
             around: None,
+            asked_after: None,
         }
     }
 

@@ -75,6 +75,10 @@ pub(crate) struct Frame {
     /// What it sees around it, if it was taken out of its place.
     #[n(13)]
     pub(crate) around: Option<Box<Surroundings>>,
+    /// After how many revivals (`Head::revivals`) the calls inside were asked for first, if they may have
+    /// been before the last one.
+    #[n(14)]
+    pub(crate) asked_after: Option<u64>,
 }
 
 impl Frame {

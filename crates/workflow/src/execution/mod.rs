@@ -99,6 +99,10 @@ pub(crate) struct Head {
     /// Branches that can move on but have not had their turn.
     #[n(5)]
     pub(crate) ready: Vec<BranchId>,
+    /// How often it was tried again after its end, if several nodes held it until then: what is asked for
+    /// since is another operation than what other lines asked for, and may have undone.
+    #[n(6)]
+    pub(crate) revivals: Option<u64>,
 }
 
 /// What the whole run is doing.

@@ -212,6 +212,10 @@ impl Machine<'_> {
             return;
         }
         self.happenings.push(Happening::RetryRequested);
+        let before = self.execution.head.revivals.unwrap_or(0);
+        if self.execution.is_shared() {
+            self.execution.head.revivals = Some(before + 1);
+        }
         self.execution.head.stage = Stage::Forward;
         self.execution.head.outcome = None;
         self.touched.head = true;
@@ -224,7 +228,7 @@ impl Machine<'_> {
             let branch = &self.execution.branches[&id];
             let activity = branch.top().map(|frame| &frame.activity);
             if matches!(activity, Some(Activity::Failed(..))) {
-                self.enter_failed_again(id);
+                self.enter_failed_again(id, before);
             } else if branch.small.state == BranchState::Ready && !self.ready.contains(&id) {
                 self.ready.push_back(id);
             }
@@ -237,9 +241,9 @@ impl Machine<'_> {
         self.set_run_deadline();
     }
 
-    /// Begins the failed task of a branch again. A call that may have happened goes by the same key; one
-    /// that was definitely answered is a new operation.
-    fn enter_failed_again(&mut self, id: BranchId) {
+    /// Begins the failed task of a branch again, which was revived so often before. A call that may have
+    /// happened goes by the same key; one that was definitely answered is a new operation.
+    fn enter_failed_again(&mut self, id: BranchId, revivals: u64) {
         let mut branch = self.take(id).expect("a branch that failed is here");
         let frame = branch.pop().expect("a branch fails in a frame");
         self.cancel_alarm(frame.deadline);
@@ -253,6 +257,9 @@ impl Machine<'_> {
         let anew = answered || self.rolls_back_by_itself(frame.task);
         let entered = branch.top_mut().expect("it was just entered");
         (entered.tries, entered.doubt) = (frame.tries + u64::from(anew), doubt);
+        if !anew && self.execution.is_shared() {
+            entered.asked_after = frame.asked_after.or(Some(revivals));
+        }
         self.wake(branch);
     }
 }

@@ -70,6 +70,10 @@ impl<'a> Machine<'a> {
         let path = branch.top().expect("a task calls").path;
         let incarnation = self.incarnation(branch);
         let mut place = Digester::new("place").field(path.digest().as_bytes()).number(incarnation);
+        let revivals = self.revivals(branch);
+        if 0 < revivals {
+            place = place.number(revivals);
+        }
         let idempotency = self.trait_of(branch, |task| task.traits.idempotency.as_ref());
         if idempotency.is_some_and(|idempotency| idempotency.none) {
             // It is asked once for each effect: its key says which of several lines asked.
@@ -126,6 +130,21 @@ impl<'a> Machine<'a> {
             (None, Some(_)) => branch.birth.incarnation,
             (None, None) => counted(branch.birth.incarnation, frames, retries),
         }
+    }
+
+    /// After how many revivals the calls of a branch are asked for first. What a lost line asked for, and undid,
+    /// its provider would only answer again; what this line may have asked for itself is to be answered again.
+    fn revivals(&self, branch: &Branch) -> u64 {
+        let latest = self.execution.head.revivals.unwrap_or(0);
+        // An undo goes by the key of what it undoes (`incarnation_of_undo`).
+        if latest == 0 || branch.undo().is_some() {
+            return 0;
+        }
+        let asked_after =
+            |branch: &Branch| branch.frames().iter().rev().find_map(|frame| frame.asked_after);
+        let parent = |branch: &Branch| self.execution.branches.get(&branch.birth.parent?);
+        let around = std::iter::successors(parent(branch), |branch| parent(branch));
+        asked_after(branch).or_else(|| around.into_iter().find_map(asked_after)).unwrap_or(latest)
     }
 
     /// A number that differs between all attempts, for the branches forked in each. An undo keeps its

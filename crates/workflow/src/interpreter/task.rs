@@ -49,6 +49,7 @@ impl<'a> Machine<'a> {
             tries: 0,
             doubt: false,
             around: None,
+            asked_after: None,
         }
     }
 
