@@ -15,7 +15,8 @@ use outlast_workflow::program::{Flow, OnFault, Template};
 use outlast_workflow::{Event, FaultKind, Outcome, Program};
 
 use Node::{
-    Child, Compensate, Export, Fork, Invoke, Loop, Plain, Raise, Scope, Sequence, Set, Try, Wait,
+    Child, Compensate, Export, Fork, Invoke, Loop, Plain, Raise, Scope, Sequence, Set, Try,
+    UndoneBy, Wait,
 };
 
 /// A program that runs workflows `one` and `two` as part of itself.
@@ -210,4 +211,76 @@ fn a_line_that_is_lost_takes_back_what_its_parts_did() {
         assert!(world.net().values().all(|net| *net == 0), "after {steps}: {:?}", world.done());
         assert_eq!(world.done().len(), 2 * steps, "after {steps}: {:?}", world.done());
     }
+}
+
+/// An activity whose undo says which workflow it is of, and what it was given.
+fn telling() -> Node {
+    let tell = Set("{ id: $workflow.id, from: $workflow.input.from, context: $context }");
+    UndoneBy("a", Box::new(Sequence(vec![tell, Plain("told")])))
+}
+
+/// What the undos were told, and what the part itself saw.
+fn told(world: &World) -> (Vec<&str>, &str) {
+    let arguments = |name: &'static str| {
+        let called = world.deeds.iter().filter(move |deed| deed.name == name);
+        called.map(|deed| deed.arguments.as_str())
+    };
+    (arguments("told").collect(), arguments("seen").next().expect("the part says what it sees"))
+}
+
+#[test]
+fn an_undo_is_of_the_workflow_that_its_activity_is_of_whoever_rolls_back() {
+    let see = Set("{ id: $workflow.id, from: $workflow.input.from, context: $context }");
+    let body = |then: Node| {
+        let calls = vec![Export("$context + { inner: 1 }"), see.clone(), Plain("seen"), telling()];
+        Sequence(calls.into_iter().chain([then]).collect())
+    };
+    let around = |child: Node| {
+        let before = vec![Export("$context + { outer: 1 }"), Set("{ from: \"inside\" }")];
+        Sequence(before.into_iter().chain([child, Wait(1_000), Raise(418)]).collect())
+    };
+    let stopped = || Fork(vec![telling(), Wait(60_000)]);
+    let caught = Try(Box::new(Child("one")), 0, Some(Box::new(Plain("handled"))));
+    let cases = [
+        ("done", around(Child("one")), body(Set(".")), OnFault::Leave, 1),
+        ("under way", around(Child("one")), body(stopped()), OnFault::Leave, 2),
+        ("rolled back by itself", around(caught.clone()), body(Raise(500)), OnFault::Compensate, 1),
+        ("faulted", around(caught), body(Raise(500)), OnFault::Leave, 1),
+    ];
+    for (case, around, body, on_fault, count) in cases {
+        for lost in [false, true] {
+            let one = bare_program("one", body.clone(), on_fault);
+            let mut world = start(&linked(around.clone(), one, nothing()));
+            for _ in 0..count + 1 {
+                world.step();
+            }
+            world.restart();
+            if lost {
+                world.open.clear();
+                world.happen(Event::LineLost);
+                let undo = world.acted.keys().copied().collect();
+                world.happen(Event::Withdrawn { undo });
+            } else {
+                world.happen(Event::CompensateRequested("the test asks for it".into()));
+            }
+            while world.step() {}
+            let (told, seen) = told(&world);
+            assert_eq!(told, vec![seen; count], "{case}, lost: {lost}: {:?}", world.done());
+            assert!(seen.contains("inside") && seen.contains("inner"), "{seen}");
+        }
+    }
+}
+
+#[test]
+fn so_is_the_undo_of_a_call_that_was_not_answered() {
+    let see = Set("{ id: $workflow.id, from: $workflow.input.from, context: $context }");
+    let one = part(Sequence(vec![see, Plain("seen"), telling()]));
+    let around = Sequence(vec![Set("{ from: \"inside\" }"), Child("one")]);
+    let mut world = start(&linked(around, one, nothing()));
+    world.step();
+    world.happen(Event::CompensateRequested("the test asks for it".into()));
+    assert!(matches!(world.run(), Outcome::Compensated(_)));
+    assert_eq!(world.done(), ["seen", "a", "told"], "asked again, and undone");
+    let (told, seen) = told(&world);
+    assert_eq!(told, [seen]);
 }

@@ -5,6 +5,7 @@ use outlast_lineage::{EffectId, ExecutionId};
 
 use super::datum::Datum;
 use super::frame::{Frame, Path};
+use super::surroundings::Surroundings;
 use crate::{TaskId, Ticket};
 
 /// Names a plan of an execution.
@@ -50,6 +51,10 @@ pub(crate) enum PlanEntry {
         /// no value. It does not run by itself then.
         #[n(5)]
         lacking: Option<String>,
+        /// What the undo sees around it, if it is of a workflow that ran as part of another: who rolls
+        /// back is then another workflow.
+        #[n(6)]
+        around: Option<Box<Surroundings>>,
     },
     /// Branches that ran side by side: nothing in one depends on another.
     #[n(1)]
@@ -71,6 +76,20 @@ pub(crate) enum PlanEntry {
     /// A task named by some `until` completed here.
     #[n(4)]
     Milestone(#[n(0)] TaskId),
+}
+
+impl PlanEntry {
+    /// It goes to the plan of the workflow around the one that it is of. What is of a deeper one has left
+    /// that before, and frames have what they see with them.
+    pub(crate) fn leave(&mut self, part: &Surroundings) {
+        match self {
+            Self::Undo { around, .. } if around.is_none() => *around = Some(Box::new(part.clone())),
+            Self::Parallel(lists) => {
+                lists.iter_mut().flatten().for_each(|entry| entry.leave(part));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Whether the frames of an `Uncertain` are those of a call that is known to have happened.

@@ -6,6 +6,7 @@ use outlast_expressions::Value;
 use outlast_lineage::{BranchId, Digest, EffectId, EffectState, ExecutionId, Ledger, Time};
 
 use super::plan::PlanEntry;
+use super::surroundings::Surroundings;
 use super::{Activity, Branch, Datum, Departure, Execution, Frame, Outgoing, Stage};
 use crate::interpreter::{effect_of, effect_under_way};
 use crate::{Outcome, TaskId, Ticket};
@@ -365,12 +366,14 @@ impl Names {
             self.datum(&evaluating.input);
             evaluating.bindings.iter().for_each(|(_, datum)| self.datum(datum));
         }
-        if let Some(around) = &frame.around {
-            self.datum(&around.context);
-            around.variables.iter().for_each(|(_, datum)| self.datum(datum));
-            around.workflow.iter().for_each(|nested| self.datum(&nested.input));
-        }
+        frame.around.iter().for_each(|around| self.surroundings(around));
         self.activity(&frame.activity);
+    }
+
+    fn surroundings(&mut self, around: &Surroundings) {
+        self.datum(&around.context);
+        around.variables.iter().for_each(|(_, datum)| self.datum(datum));
+        around.workflow.iter().for_each(|nested| self.datum(&nested.input));
     }
 
     fn activity(&mut self, activity: &Activity) {
@@ -403,9 +406,10 @@ impl Names {
     pub(super) fn entries(&mut self, entries: &[PlanEntry]) {
         for entry in entries {
             match entry {
-                PlanEntry::Undo { captured, cost, .. } => {
+                PlanEntry::Undo { captured, cost, around, .. } => {
                     self.datum(captured);
                     self.datum(cost);
+                    around.iter().for_each(|around| self.surroundings(around));
                 }
                 PlanEntry::Parallel(lists) => lists.iter().for_each(|list| self.entries(list)),
                 PlanEntry::Uncertain(frames) => frames.iter().for_each(|f| self.frame(f)),

@@ -44,6 +44,20 @@ impl Branch {
         }
     }
 
+    /// What undos of the workflow that the innermost task is a part of see, wherever they run; nothing if
+    /// that is the execution's own. No variables: a compensation sees none.
+    pub(crate) fn part_around(&self) -> Option<Surroundings> {
+        let workflow = self.workflow()?.clone();
+        let (variables, context) = (Vec::new(), self.context().clone());
+        Some(Surroundings { variables, context, workflow: Some(Box::new(workflow)) })
+    }
+
+    /// The same, if the innermost task was taken out of its place.
+    pub(crate) fn part_taken_from(&self) -> Option<Box<Surroundings>> {
+        self.surroundings()?;
+        self.part_around().map(Box::new)
+    }
+
     fn surroundings(&self) -> Option<&Surroundings> {
         self.frames().iter().rev().find_map(|frame| frame.around.as_deref())
     }

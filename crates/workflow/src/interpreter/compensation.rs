@@ -221,12 +221,12 @@ impl Machine<'_> {
             uncertain: Vec::new(),
         };
         let data = branch.data().clone();
-        let lacking = match &undoing.entry {
-            PlanEntry::Undo { lacking, .. } => lacking.clone(),
-            _ => None,
+        let (lacking, around) = match &undoing.entry {
+            PlanEntry::Undo { lacking, around, .. } => (lacking.clone(), around.clone()),
+            _ => (None, None),
         };
         let activity = Activity::Undoing(Box::new(undoing));
-        let frame = self.frame(task, place, data, activity);
+        let frame = Frame { around, ..self.frame(task, place, data, activity) };
         branch.push(frame);
         let Some(lacking) = lacking else { return self.start_undo(branch) };
         let detail = format!("the call happened, and what undoes it is not known: {lacking}");

@@ -111,7 +111,7 @@ impl Machine<'_> {
         if over {
             return;
         }
-        let mut done = self.stop_branch(BranchId::TRUNK);
+        let mut done = self.stop_branch(BranchId::TRUNK, None);
         done.push(self.stop_beside());
         if self.execution.keep_plan {
             // If another line is decided on, what this one did is not what remains.
@@ -124,7 +124,7 @@ impl Machine<'_> {
     /// Stops what was being undone beside the run, once the trunk is stopped.
     pub(super) fn stop_beside(&mut self) -> PlanEntry {
         let beside: Vec<BranchId> = self.execution.branches.keys().copied().collect();
-        let lists = beside.into_iter().map(|id| self.stop_branch(id));
+        let lists = beside.into_iter().map(|id| self.stop_branch(id, None));
         PlanEntry::Parallel(lists.filter(|list| !list.is_empty()).collect())
     }
 

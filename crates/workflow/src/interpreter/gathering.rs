@@ -5,6 +5,7 @@ use outlast_lineage::{BranchId, Digester};
 
 use super::composite::length;
 use super::evaluation::Sight;
+use super::parts::leave_part;
 use super::{Machine, Turn};
 use crate::execution::{
     Activity, Birth, Branch, Datum, JoinId, Path, Plan, PlanEntry, PlanId, Slot,
@@ -159,9 +160,12 @@ impl Machine<'_> {
         };
         // A branch that was cut off waits, done, to be sent back to where its join is.
         let Some(mut parent) = self.take(parent_id) else { return Turn::Wait };
-        let plan = self.plan_mut(branch.birth.plan).drain();
+        let mut plan = self.plan_mut(branch.birth.plan).drain();
         // A workflow that is part of another has a context and an end of its own.
         let is_part = self.part_run_by(&parent).is_some();
+        if is_part {
+            leave_part(branch, &mut plan);
+        }
         let exports = !is_part && branch.context() != parent.context();
         let context = exports.then(|| branch.context().clone());
         let slot = Slot { data: branch.data().clone(), context, plan, ran: true };
@@ -322,7 +326,7 @@ impl Machine<'_> {
         let Activity::Gather(join) = parent.top().expect("a parent waits").activity else {
             return Turn::Wait;
         };
-        let loser = self.stop_branch(child);
+        let loser = self.stop_branch(child, parent.workflow());
         self.undo_aside(parent, loser);
         let counts = &mut self.join_mut(join).counts;
         counts.live -= 1;

@@ -5,11 +5,18 @@
 //! deltas, ledger, compensation continuation, and whatever becomes of the line.
 
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, Datum, Failure, JoinId, Nested, Slot};
+use crate::execution::{Activity, Branch, Datum, Failure, JoinId, Nested, PlanEntry, Slot};
 use crate::program::bundle::NESTING_MAX;
 use crate::program::{Kind, OnFault};
 use crate::{Fault, FaultKind, Happening, TaskId};
 use outlast_lineage::BranchId;
+
+/// What a branch did leaves the workflow that it is of.
+pub(super) fn leave_part(branch: &Branch, entries: &mut [PlanEntry]) {
+    if let Some(part) = branch.part_around() {
+        entries.iter_mut().for_each(|entry| entry.leave(&part));
+    }
+}
 
 impl Machine<'_> {
     pub(super) fn begin_part(&mut self, branch: &mut Branch, part: u32, input: Datum) -> Turn {
@@ -68,7 +75,7 @@ impl Machine<'_> {
         if let Some(Activity::Gather(join)) = branch.top().map(|frame| &frame.activity) {
             self.drop_join(*join);
         }
-        let done = self.stop_branch(inner);
+        let done = self.stop_branch(inner, branch.workflow());
         let done = self.owed(done);
         let why = fault.title.clone().unwrap_or_else(|| fault.kind.clone());
         self.happenings.push(Happening::CompensationStarted(why));

@@ -306,6 +306,7 @@ impl<'a> Machine<'a> {
             captured: self.execution.large.intern(captured),
             cost,
             lacking: None,
+            around: branch.part_taken_from(),
         };
         (entry, without_cost)
     }

@@ -8,11 +8,12 @@ use super::compensation::stripped;
 use super::conduct::{conduct, is_undoing, start_of_call};
 use super::gathering::branch_id;
 use super::graphs::in_order_of_steps;
+use super::parts::leave_part;
 use super::portions::without_halves;
 use super::{Machine, Turn};
 use crate::execution::{
-    Activity, Birth, Branch, Failure, Frame, Path, Plan, PlanEntry, PlanId, Surroundings, TryStage,
-    has_happened,
+    Activity, Birth, Branch, Failure, Frame, Nested, Path, Plan, PlanEntry, PlanId, Surroundings,
+    TryStage, has_happened,
 };
 use crate::program::{Kind, Undo};
 use crate::{Command, Fault, Happening, TaskId, Ticket};
@@ -271,17 +272,23 @@ impl Machine<'_> {
             .filter(|child| child.birth.parent == Some(parent.id()))
             .map(|child| (child.birth.slot, child.id()))
             .collect();
-        children.into_iter().map(|(slot, child)| (slot, self.stop_branch(child))).collect()
+        let within = parent.workflow();
+        let stopped = children.into_iter().map(|(slot, id)| (slot, self.stop_branch(id, within)));
+        stopped.collect()
     }
 
-    /// Stops a branch; gives what it did, oldest first.
-    pub(super) fn stop_branch(&mut self, id: BranchId) -> Vec<PlanEntry> {
+    /// Stops a branch; gives what it did, oldest first, to whoever is within a workflow, the execution's own
+    /// if none is named.
+    pub(super) fn stop_branch(&mut self, id: BranchId, within: Option<&Nested>) -> Vec<PlanEntry> {
         let Some(mut branch) = self.execution.branches.remove(&id) else { return Vec::new() };
         self.touched.branches.insert(id);
         self.ready.retain(|ready| *ready != id);
         let mut entries = self.plan_mut(branch.birth.plan).drain();
         entries.extend(self.unwind(&mut branch, 0));
         self.execution.plans.remove(&branch.birth.plan);
+        if branch.workflow().map(|own| own.id) != within.map(|around| around.id) {
+            leave_part(&branch, &mut entries);
+        }
         entries
     }
 

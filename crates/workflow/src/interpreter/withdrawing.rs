@@ -248,7 +248,7 @@ impl Machine<'_> {
     fn close_withdrawal(&mut self) {
         let branches: Vec<BranchId> = self.execution.branches.keys().copied().collect();
         for id in branches {
-            drop(self.stop_branch(id));
+            drop(self.stop_branch(id, None));
         }
         self.keep_children_alone();
         self.ready.clear();
