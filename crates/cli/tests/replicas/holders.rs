@@ -301,6 +301,31 @@ fn what_is_over_goes_on_in_one_copy_also_for_those_who_have_none() {
 }
 
 #[test]
+fn what_goes_on_in_one_copy_is_deleted_in_none() {
+    let cluster = Cluster::of(4);
+    let execution = faulted_after_one_step(&cluster, &line_of(&cluster, "h"), "passive:3");
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(2_000));
+    let (status, said) = changed(&cluster.nodes[0], &execution, "retry");
+    assert_eq!(status, 202, "{said}");
+    for node in &cluster.nodes {
+        let (status, said) =
+            node.ask("DELETE", &format!("/v1/executions/{execution}"), &Json::Null);
+        assert_eq!(status, 409, "{said}");
+    }
+    cluster.ledger.control(|control| control.all = Behaviour::default());
+    assert_eq!(end_told_by_all(&cluster, &execution), "completed");
+
+    // Once it is over it is deleted everywhere, by whoever is asked.
+    let path = format!("/v1/executions/{execution}");
+    let (status, said) = cluster.nodes[3].ask("DELETE", &path, &Json::Null);
+    assert_eq!(status, 202, "{said}");
+    for node in &cluster.nodes {
+        let (status, said) = node.ask("GET", &path, &Json::Null);
+        assert!([404, 410].contains(&status), "{said}");
+    }
+}
+
+#[test]
 fn one_id_or_name_that_is_asked_for_everywhere_at_once_is_one_execution() {
     let cluster = Cluster::of(4);
     let nap = cluster.file("nap.yaml", NAP);

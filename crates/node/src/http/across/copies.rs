@@ -105,6 +105,11 @@ fn keeper(copies: &[NodeId], is_member: impl Fn(NodeId) -> bool) -> Option<NodeI
     copies.iter().copied().find(|node| is_member(*node))
 }
 
+/// The same, as this node knows the cluster.
+pub(super) fn keeper_of(relay: &Relay, copies: &[NodeId]) -> Option<NodeId> {
+    keeper(copies, |node| is_member(relay, node))
+}
+
 fn is_member(relay: &Relay, node: NodeId) -> bool {
     node == relay.node() || relay.others().iter().any(|(other, _)| *other == node)
 }
@@ -120,9 +125,7 @@ pub(super) async fn changer(
         // What ended for good in one copy did so in all: this node can say that nothing changes it.
         _ if !may_go_on(here.summary.condition, here.summary.parked) => Ok(relay.node()),
         Some([]) => latest(relay, execution, here).await,
-        Some(copies) => {
-            Ok(keeper(copies, |node| is_member(relay, node)).unwrap_or_else(|| relay.node()))
-        }
+        Some(copies) => Ok(keeper_of(relay, copies).unwrap_or_else(|| relay.node())),
     }
 }
 

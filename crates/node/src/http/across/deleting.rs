@@ -1,7 +1,8 @@
 //! Forgetting an execution that is over, wherever there is a copy of it.
 //!
-//! Whoever is asked tells all. A copy on a node that is silent comes back with it: so whoever has it deleted
-//! is told that it is not done yet, if that node has one or nobody knows who has.
+//! Whoever is asked tells all, the keeper first: if it goes on there, no other copy is forgotten either. A copy
+//! on a node that is silent comes back with it: so whoever has it deleted is told that it is not done yet, if
+//! that node has one or nobody knows who has.
 
 use std::sync::Arc;
 
@@ -26,12 +27,22 @@ pub(super) async fn answer(
     // Before it is done: then nobody knows any more.
     let copies = copies::list(api, relay, execution).await?;
     let passed = whole.passed();
+    let keeper = match copies.as_deref().and_then(|copies| copies::keeper_of(relay, copies)) {
+        Some(node) if node == relay.node() => Some(next.clone().run(whole.request()).await),
+        Some(node) => relay.ask(node, passed.clone(), CHANGE_TIME_MAX).await.ok().map(response),
+        None => None,
+    };
+    let keeper = match keeper {
+        Some(goes_on) if goes_on.status() == StatusCode::CONFLICT => return Ok(goes_on),
+        keeper => keeper,
+    };
     let (here, there) =
         tokio::join!(next.run(whole.request()), ask_all(relay, &passed, CHANGE_TIME_MAX));
     let silent = without_word(&there);
     let mut answers: Vec<Response> =
         there.into_iter().filter_map(|(_, it)| it.ok().map(response)).collect();
     answers.insert(0, here);
+    answers.extend(keeper);
     let is = |status: StatusCode| answers.iter().position(|it| it.status() == status);
     let refused = is(StatusCode::CONFLICT);
     let done = answers.iter().position(|it| it.status().is_success());
