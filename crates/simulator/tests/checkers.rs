@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use outlast_engine::Survival;
 use outlast_expressions::value;
+use outlast_languages::openworkflow;
 use outlast_lineage::{
     BranchId, Digest, EffectId, Epoch, ExecutionId, NodeId, OperationKey, Point, Time,
 };
 use outlast_simulator::checkers::{self, Expectation};
-use outlast_simulator::{Plan, StartPlan, Workload, World, WorldOptions};
+use outlast_simulator::{Latency, Plan, StartPlan, Swarm, Wanted, Workload, World, WorldOptions};
 use outlast_workflow::program::HttpOutput;
 use outlast_workflow::{Request, Target};
 
@@ -95,6 +96,56 @@ fn something_done_twice_and_undone_once_is_right_but_not_without_a_fault() {
     assert_eq!(checkers::net_effects_are_those_of_one_run(&expectation, &world), Ok(()));
     let finding = checkers::no_compensation_without_a_fault(&expectation, &world).unwrap_err();
     assert!(finding.contains("undid 1 things"), "{finding}");
+}
+
+/// One of three iterations fails while others go on, and all that was done is undone: how much that is
+/// depends on how long calls take.
+const FAILS_BESIDE_OTHERS: &str = "
+document: { dsl: '1.0.3', namespace: simulated, name: beside, version: '1.0.0' }
+use:
+  functions:
+    undo: { call: http, with: { method: post, endpoint: 'http://world.example/undo/work', body: '${ . }' } }
+do:
+  - attempt:
+      try:
+        - all:
+            for: { each: item, in: '${ [1, 2, 3] }' }
+            metadata: { outlast: { concurrency: 2 } }
+            do:
+              - one:
+                  call: http
+                  with: { method: post, endpoint: 'http://world.example/ok/one', body: { item: '${ $item }' } }
+                  metadata:
+                    outlast: { class: compensatable, compensation: { use: undo, capture: '${ { receipt: .receipt } }' } }
+              - which: { switch: [ { bad: { when: '$item == 2', then: no } }, { good: { then: exit } } ] }
+              - no: { raise: { error: { type: 'https://world.example/no', status: 418, title: no } } }
+      catch:
+        do: [ { back: { call: 'compensate:1.0.0@default', with: {} } } ]
+";
+
+#[test]
+fn how_much_is_undone_beside_others_is_no_finding() {
+    let program = openworkflow::compile(FAILS_BESIDE_OTHERS).unwrap();
+    let flow = Workload::new(program, FAILS_BESIDE_OTHERS, value::object([]));
+    let service_latency = Some(Latency::Exponential(20_000, 200_000));
+    let latency = Some(Latency::Uniform(200, 800));
+    let wanted = Wanted { faults: Some(Vec::new()), service_latency, latency, ..Wanted::default() };
+    let mut swarm = Swarm::new(wanted, vec![flow]);
+    for seed in 1..=30 {
+        let scenario = swarm.scenario(seed);
+        assert_eq!(swarm.run(&scenario).finding, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn something_done_on_two_lines_without_a_fault_is_noticed_however_much_is_undone() {
+    let (mut expectation, mut world) = at_rest_with("rollback");
+    expectation.is_forked = true;
+    assert_eq!(checkers::no_compensation_without_a_fault(&expectation, &world), Ok(()));
+    let (receipt, _) = visit(&mut world, 1, &request("ok/r1", 1, false, None));
+    visit(&mut world, 2, &request("undo/work", 2, true, Some(&receipt)));
+    let finding = checkers::no_compensation_without_a_fault(&expectation, &world).unwrap_err();
+    assert!(finding.contains("did POST ok/r1 on two lines"), "{finding}");
 }
 
 #[test]
