@@ -279,6 +279,23 @@ fn the_extension_becomes_traits() {
 }
 
 #[test]
+fn a_try_that_waits_for_a_sub_workflow_is_a_scope() {
+    let program = compile(
+        "
+do:
+  - waits:
+      try: [ { one: { run: { workflow: { namespace: n, name: child, version: '1.0.0' } } } } ]
+      catch: { as: e }
+  - goesOn:
+      try: [ { two: { run: { await: false, workflow: { namespace: n, name: child, version: '1.0.0' } } } } ]
+      catch: { as: e }
+",
+    );
+    assert!(task(&program, "waits").traits.scope);
+    assert!(!task(&program, "goesOn").traits.scope, "nobody undoes what goes its own way");
+}
+
+#[test]
 fn a_try_with_something_to_undo_is_a_scope() {
     let undone = "metadata: { outlast: { class: compensatable, compensation: { use: f } } }";
     let program = compile(&format!(

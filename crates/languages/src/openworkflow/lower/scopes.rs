@@ -1,7 +1,7 @@
 //! Traits that follow from the rest: scopes that nobody wrote down, and milestones.
 //!
-//! A `try` with something to undo in it is a scope; a task that some `compensate` names in `until`
-//! is a milestone.
+//! A `try` with something to undo in it, such as a sub-workflow that it waits for, is a scope; a task
+//! that some `compensate` names in `until` is a milestone.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,9 @@ fn holds_undo(program: &Program, root: TaskId) -> bool {
         let undone = undone.is_some_and(|it| matches!(it.undo, Undo::Run(_)));
         let classed =
             matches!(task.traits.class, Some(Class::Compensatable | Class::CompensatableRetriable));
-        if undone || classed {
+        // What a sub-workflow does is undone with the scope that runs it, whatever that is.
+        let runs = matches!(task.kind, Kind::RunWorkflow { wait: true, .. });
+        if undone || classed || runs {
             return true;
         }
         open.extend(children(&task.kind));
