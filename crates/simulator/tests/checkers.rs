@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_engine::Survival;
+use outlast_engine::{Strategy, Survival};
 use outlast_expressions::value;
 use outlast_languages::openworkflow;
 use outlast_lineage::{
     BranchId, Digest, EffectId, Epoch, ExecutionId, NodeId, OperationKey, Point, Time,
 };
 use outlast_simulator::checkers::{self, Expectation};
-use outlast_simulator::{Latency, Plan, StartPlan, Swarm, Wanted, Workload, World, WorldOptions};
+use outlast_simulator::{
+    Latency, Plan, Scenario, Situation, StartPlan, Swarm, Wanted, Workload, World, WorldOptions,
+};
 use outlast_workflow::program::HttpOutput;
 use outlast_workflow::{Request, Target};
 
@@ -134,6 +136,49 @@ fn how_much_is_undone_beside_others_is_no_finding() {
     for seed in 1..=30 {
         let scenario = swarm.scenario(seed);
         assert_eq!(swarm.run(&scenario).finding, None, "seed {seed}");
+    }
+}
+
+/// Does something, starts another execution that it does not wait for, and is rolled back.
+const ROLLED_BACK_WITH_AN_ERRAND: &str = "
+document:
+  dsl: '1.0.3'
+  namespace: simulated
+  name: sender
+  version: '1.0.0'
+  metadata: { outlast: { version: '1.0', onFault: compensate } }
+use:
+  functions:
+    undo: { call: http, with: { method: post, endpoint: 'http://world.example/undo/work', body: '${ . }' } }
+do:
+  - one:
+      call: http
+      with: { method: post, endpoint: 'http://world.example/ok/one' }
+      metadata:
+        outlast: { class: compensatable, compensation: { use: undo, capture: '${ { receipt: .receipt } }' } }
+  - send: { run: { await: false, workflow: { namespace: simulated, name: errand, version: '1.0.0', input: { to: a } } } }
+  - no: { raise: { error: { type: 'https://world.example/no', status: 418, title: no } } }
+";
+
+#[test]
+fn what_was_rolled_back_by_people_before_it_started_another_is_no_finding() {
+    let compiled = |text: &str| openworkflow::compile(text).unwrap();
+    let errand = include_str!("../src/flows/errand.yaml");
+    let text = ROLLED_BACK_WITH_AN_ERRAND;
+    let flow = Workload::new(compiled(text), text, value::object([]));
+    let flow = Workload { others: vec![(compiled(errand), Arc::from(errand))], ..flow };
+    let service_latency = Some(Latency::Constant(500_000));
+    let (strategy, latency) = (Some(Strategy::Passive), Some(Latency::Constant(500)));
+    let (nodes, gossip) = (Some(3), Some(false));
+    let wanted = Wanted { strategy, nodes, gossip, latency, service_latency, ..Wanted::default() };
+    // By 0.2 s it is under way to its first activity; by 60 s all is over.
+    for at in ["0.2", "60"] {
+        let faults = Some(vec![format!("compensate@{at}+1=1").parse().unwrap()]);
+        let mut swarm = Swarm::new(Wanted { faults, ..wanted.clone() }, vec![flow.clone()]);
+        let scenario = Scenario { delays: vec![Duration::ZERO], ..swarm.scenario(1) };
+        let verdict = swarm.run(&scenario);
+        assert_eq!(verdict.finding, None, "at {at}");
+        assert_eq!(verdict.count(Situation::RollbackWished), u64::from(at == "0.2"));
     }
 }
 

@@ -112,9 +112,7 @@ fn how_it_went(
     let Some(starter) = how_it_ended(world, by) else { return Ok(None) };
     let mut conditions = conditions_of(world, id);
     let Some((_, first)) = conditions.next() else {
-        let as_planned = calm.executions.get(&by).is_some_and(|it| it.outcome == starter);
-        let other_way = calm.is_one_of_many && services_had_faults(world);
-        return match as_planned && !other_way && world.disks_lost == 0 {
+        return match got_to_everything(calm, world, by, starter) && world.disks_lost == 0 {
             true => Err(format!("{id} was never started, though {by} is {starter}")),
             false => Ok(None),
         };
@@ -127,6 +125,22 @@ fn how_it_went(
         return Err(format!("{id} was started by {by} and is {}", first.word()));
     }
     Ok(Some(first.word()))
+}
+
+/// Whether an execution that ended like this has come to all that it comes to when nothing fails.
+fn got_to_everything(
+    calm: &Expectation,
+    world: &World,
+    id: ExecutionId,
+    outcome: &'static str,
+) -> bool {
+    let had_faults = services_had_faults(world) || somebody_wished(world, id);
+    let as_planned = calm.executions.get(&id).is_some_and(|it| it.outcome == outcome);
+    let completed = outcome == Condition::Completed.word();
+    // What fails, or is rolled back, may have got less far, and other branches beside what failed, too.
+    let all_the_way = completed || !(had_faults || calm.is_forked);
+    let other_way = (calm.is_one_of_many && had_faults) || calm.is_timed;
+    as_planned && all_the_way && !other_way
 }
 
 /// Only what was to be started has done anything.
