@@ -47,7 +47,10 @@ pub(super) fn of_no_majority(results: &Results) -> Vec<Claim> {
         let least = (replicas - 2) as f64 * 100.0;
         claims.push(Claim {
             paper: "active replication pays over 300 % with 5 replicas, one of which crashed",
-            measured: format!("{replicas} replicas: {:.0} %", active.compensation),
+            measured: format!(
+                "{replicas} replicas: {:.0} %, which is to be over (n - 2) · 100 = {least:.0} %",
+                active.compensation
+            ),
             holds: least < active.compensation,
         });
         claims.push(Claim {
