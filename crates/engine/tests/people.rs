@@ -9,7 +9,7 @@ use std::time::Duration;
 use cluster::{Cluster, Provider, program_of};
 use driver::{id, text};
 use outlast_engine::{
-    Ask, Condition, Input, ParkedFilter, Phase, Refusal, Reply, Strategy, Survival, Which,
+    Ask, Caller, Condition, Input, ParkedFilter, Phase, Refusal, Reply, Strategy, Survival, Which,
 };
 use outlast_workflow::{Answer, Fault, FaultKind, Resolution};
 
@@ -151,23 +151,18 @@ fn a_pivot_that_was_held_back_when_it_was_stopped_never_leaves_and_needs_no_pers
     cluster.pass();
     assert_eq!(cluster.open(3), Vec::<String>::new(), "it waits for a decision");
     let ask = Ask::Compensate { which: Which::Id(id(1)), reason: "no".to_owned() };
-    let told = answer(&mut cluster, 3, ask);
+    let caller = cluster.node(3).send(ask);
     cluster.run(SECOND);
-    assert_eq!(told(&mut cluster), Some(Reply::DoneHere));
+    assert_eq!(told(&mut cluster, caller), Some(Reply::DoneHere));
     assert_eq!(parked(&mut cluster, 3), 0);
     cluster.heal();
     assert_eq!(names(&cluster.run_answering(10 * SECOND)), [(3, "undo a")]);
     assert_eq!([1, 2, 3].map(|node| condition(&mut cluster, node)), [Condition::Compensated; 3]);
 }
 
-/// What a node was asked for at last, if it has answered.
-fn answer(
-    cluster: &mut Cluster,
-    node: u64,
-    ask: Ask,
-) -> Box<dyn Fn(&mut Cluster) -> Option<Reply>> {
-    let caller = cluster.node(node).send(ask);
-    Box::new(move |cluster| cluster.node(node).replies.get(&caller).cloned())
+/// What whoever asked the third node was told so far.
+fn told(cluster: &mut Cluster, caller: Caller) -> Option<Reply> {
+    cluster.node(3).replies.get(&caller).cloned()
 }
 
 /// Three nodes, of which the highest leads an execution that waits for its first call.
@@ -191,10 +186,14 @@ fn whoever_asks_for_a_change_is_told_that_it_is_done_when_a_majority_has_it() {
         for ask in wishes() {
             let mut cluster = led_by_the_highest(strategy);
             cluster.cut(3, &[1]);
-            let told = answer(&mut cluster, 3, ask.clone());
-            assert_eq!(told(&mut cluster), None, "{strategy:?} {ask:?}: nobody else has it");
+            let caller = cluster.node(3).send(ask.clone());
+            assert_eq!(
+                told(&mut cluster, caller),
+                None,
+                "{strategy:?} {ask:?}: nobody else has it"
+            );
             cluster.run(SECOND);
-            assert_eq!(told(&mut cluster), Some(Reply::Done), "{strategy:?} {ask:?}");
+            assert_eq!(told(&mut cluster, caller), Some(Reply::Done), "{strategy:?} {ask:?}");
         }
     }
 }
@@ -205,13 +204,13 @@ fn a_change_at_a_passive_leader_that_is_cut_off_is_not_said_to_be_done() {
     for ask in wishes() {
         let mut cluster = led_by_the_highest(Strategy::Passive);
         cluster.cut(3, &[1, 2]);
-        let told = answer(&mut cluster, 3, ask.clone());
+        let caller = cluster.node(3).send(ask.clone());
         cluster.run(3 * SECOND);
-        assert_eq!(told(&mut cluster), None, "{ask:?}");
+        assert_eq!(told(&mut cluster, caller), None, "{ask:?}");
         cluster.heal();
         cluster.run_answering(5 * SECOND);
         let not_kept = Reply::Refused(Refusal::NotKept(id(1)));
-        assert_eq!(told(&mut cluster), Some(not_kept), "{ask:?}");
+        assert_eq!(told(&mut cluster, caller), Some(not_kept), "{ask:?}");
         assert_eq!(condition(&mut cluster, 3), Condition::Completed);
     }
 }
@@ -221,14 +220,18 @@ fn a_change_at_a_leader_that_goes_on_without_a_majority_is_said_to_be_done_here(
     for ask in wishes() {
         let mut cluster = led_by_the_highest(Strategy::PartitionTolerant);
         cluster.cut(3, &[1, 2]);
-        let told = answer(&mut cluster, 3, ask.clone());
-        assert_eq!(told(&mut cluster), None, "{ask:?}: it does not know yet that it is cut off");
+        let caller = cluster.node(3).send(ask.clone());
+        assert_eq!(
+            told(&mut cluster, caller),
+            None,
+            "{ask:?}: it does not know yet that it is cut off"
+        );
         cluster.run(SECOND);
-        assert_eq!(told(&mut cluster), Some(Reply::DoneHere), "{ask:?}");
-        let again = answer(&mut cluster, 3, Ask::Resume(Which::Id(id(1))));
+        assert_eq!(told(&mut cluster, caller), Some(Reply::DoneHere), "{ask:?}");
+        let again = cluster.node(3).send(Ask::Resume(Which::Id(id(1))));
         if matches!(ask, Ask::Suspend(_)) {
             cluster.pass();
-            assert_eq!(again(&mut cluster), Some(Reply::DoneHere), "now it knows");
+            assert_eq!(told(&mut cluster, again), Some(Reply::DoneHere), "now it knows");
         }
     }
 }

@@ -85,3 +85,29 @@ fn executions_that_move_away_from_a_node_that_is_stopped_do_not_stand_still() {
     cluster.nodes[2].stop();
     until("the others lead all of them", || led_by_others(&cluster));
 }
+
+#[test]
+fn a_change_without_a_majority_is_not_said_to_be_done_for_good() {
+    let mut cluster = Cluster::of(3);
+    let flow = cluster.file("nap.yaml", NAP);
+    let [waits, goes_on] = ["passive:3", "partition-tolerant:3"]
+        .map(|way| start(&cluster.nodes[2], &flow, &["--survival", way]));
+    for node in [0, 1] {
+        cluster.nodes[node].kill();
+    }
+    let last = &cluster.nodes[2];
+    until("it knows that it is alone", || {
+        let seen = last.said(&["cluster", "status", "--json"]);
+        seen["unreachable"].as_array().is_some_and(|others| others.len() == 2)
+    });
+    let suspended = last.command(&["suspend", &goes_on]).output().unwrap();
+    let said = String::from_utf8_lossy(&suspended.stderr);
+    assert!(suspended.status.success() && said.contains("reaches no majority"), "{said}");
+    let resumed = last.said(&["resume", &goes_on, "--json"]);
+    assert!(resumed["done"] == true && resumed["provisional"].is_string(), "{resumed}");
+
+    let (status, said) =
+        last.ask("POST", &format!("/v1/executions/{waits}/suspend"), &serde_json::json!({}));
+    let detail = said["detail"].as_str().unwrap_or_default();
+    assert!(status == 504 && detail.contains("too few of the nodes that hold"), "{said}");
+}
