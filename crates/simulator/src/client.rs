@@ -213,12 +213,16 @@ impl Client {
         self.strategy_of(execution) == Strategy::Active
     }
 
-    /// How an execution survives. What others start survives as they do.
+    /// The way in which an execution survives.
     pub(crate) fn strategy_of(&self, execution: ExecutionId) -> Strategy {
+        self.survival_of(execution).map_or(Strategy::None, |survival| survival.strategy)
+    }
+
+    /// How an execution survives. What others start survives as they do.
+    pub(crate) fn survival_of(&self, execution: ExecutionId) -> Option<Survival> {
         let start = self.plan.starts.iter().position(|start| start.id == execution);
         let first = (!self.plan.starts.is_empty()).then_some(0);
-        let start = start.or(first);
-        start.map_or(Strategy::None, |start| self.plan.survival(start).strategy)
+        start.or(first).map(|start| self.plan.survival(start))
     }
 
     /// The only node that knows an execution, if there is only one.

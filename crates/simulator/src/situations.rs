@@ -77,6 +77,8 @@ situations! {
     RollbackWished => "rollback asked for",
     /// Somebody held an execution for a while.
     SuspensionWished => "suspension asked for",
+    /// Somebody was told that an execution is stopped or rolled back.
+    WishGranted => "told that it is stopped",
     /// Somebody said that a parked call did not happen, or gave it up, while its run went on.
     Denied => "parked call denied",
     /// Somebody had an execution that had failed tried again.

@@ -24,7 +24,7 @@ const SEEDS: Range<u64> = 4800..5000;
 const WORKERS: usize = 2;
 
 /// What must come up among them, or they prove little.
-const MUST_COME_UP: [Situation; 42] = [
+const MUST_COME_UP: [Situation; 43] = [
     Situation::CrashWithUnsynced,
     Situation::CrashWithCall,
     Situation::TornRecord,
@@ -43,6 +43,7 @@ const MUST_COME_UP: [Situation; 42] = [
     Situation::CancelWished,
     Situation::RollbackWished,
     Situation::SuspensionWished,
+    Situation::WishGranted,
     Situation::Denied,
     Situation::TriedAgainLater,
     Situation::TakenBackLater,

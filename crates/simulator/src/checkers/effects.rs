@@ -393,8 +393,9 @@ fn services_had_faults(world: &World) -> bool {
 
 /// Whether somebody had an execution end in another way than by itself.
 fn somebody_wished(world: &World, id: ExecutionId) -> bool {
-    let client = &world.client;
-    client.wished.contains(&id) || world.denied.contains(&id) || world.revisited.contains_key(&id)
+    // What was denied to a sub-workflow fails whoever waits for that.
+    let denied = world.denied.iter().any(|denied| root_of(world, *denied) == id);
+    world.client.wished.contains(&id) || denied || world.revisited.contains_key(&id)
 }
 
 fn strategy_of(world: &World, id: ExecutionId) -> Strategy {

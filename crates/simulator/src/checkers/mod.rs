@@ -12,8 +12,9 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_engine::Phase;
+use outlast_engine::{Acknowledge, Phase, Survival};
 use outlast_lineage::{ExecutionId, NodeId};
+use outlast_workflow::Outcome;
 
 use crate::World;
 
@@ -40,6 +41,7 @@ pub fn everything_at_rest(calm: &Expectation, world: &World) -> Finding {
     every_execution_ends(world)?;
     nobody_is_refused(world)?;
     nothing_acknowledged_is_lost(world)?;
+    what_people_were_told_is_stopped_does_not_complete(world)?;
     nothing_waits_for_people_in_vain(world)?;
     if world.services.deduplicating {
         no_key_is_acted_on_twice(world)?;
@@ -106,6 +108,24 @@ pub fn nothing_acknowledged_is_lost(world: &World) -> Finding {
     for id in client.acknowledged.difference(&client.forgiven) {
         if !client.ended.contains_key(id) {
             return Err(format!("{id} was acknowledged, and nobody knows how it ended"));
+        }
+    }
+    Ok(())
+}
+
+/// What somebody was told is stopped or rolled back does not run to its end, unless its nodes were told to go on
+/// without a majority, or the disk of one is lost.
+pub fn what_people_were_told_is_stopped_does_not_complete(world: &World) -> Finding {
+    if 0 < world.disks_lost {
+        return Ok(());
+    }
+    let needs_majority = |survival: Survival| {
+        !survival.is_replicated() || survival.acknowledge == Acknowledge::Majority
+    };
+    let keeps = |id: &&ExecutionId| world.client.survival_of(**id).is_some_and(needs_majority);
+    for id in world.promised.iter().filter(keeps) {
+        if let Some(Outcome::Completed(_)) = world.client.ended.get(id) {
+            return Err(format!("{id} was said to be stopped, and completed"));
         }
     }
     Ok(())

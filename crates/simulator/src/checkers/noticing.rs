@@ -14,7 +14,7 @@ use outlast_workflow::{Outcome, Request, Target};
 use super::{
     Expectation, every_execution_ends, everyone_knows_who_is_there, nobody_holds_what_is_over,
     nobody_is_refused, nobody_leads_beside_another, what_failed_is_taken_back,
-    what_was_tried_again_ends,
+    what_people_were_told_is_stopped_does_not_complete, what_was_tried_again_ends,
 };
 use crate::{Latency, Plan, StartPlan, Workload, World, WorldOptions};
 
@@ -104,6 +104,15 @@ fn what_was_to_be_taken_back_and_was_not() {
     assert!(finding.contains("POST ok/table stands"), "{finding}");
     world.live_on(&|_| true);
     assert_eq!(what_failed_is_taken_back(&calm, &world), Ok(()));
+}
+
+#[test]
+fn what_was_said_to_be_stopped_and_completes() {
+    let mut world = world(WorldOptions::default(), Survival::solo());
+    world.promised.insert(ID);
+    world.run_to_rest(&|_| true);
+    let finding = what_people_were_told_is_stopped_does_not_complete(&world).unwrap_err();
+    assert!(finding.contains("was said to be stopped, and completed"), "{finding}");
 }
 
 #[test]

@@ -190,6 +190,7 @@ impl World {
         if self.options.trace {
             self.say(Some(place), format_args!("tells the client {}", words::of_reply(&reply)));
         }
+        self.hear_promise(caller, &reply);
         let reply = match reply {
             Reply::Standing(standing) => return self.takes_standing(place, standing),
             Reply::Parked(items) => return self.people_hear(place, items),

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use outlast_engine::{Action, ClusterStanding, EngineOptions, Input};
+use outlast_engine::{Action, Caller, ClusterStanding, EngineOptions, Input};
 use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, OperationKey, Time};
 
 use crate::agenda::Agenda;
@@ -91,6 +91,10 @@ pub struct World {
     pub(crate) denied: BTreeSet<ExecutionId>,
     /// Where people had executions that had failed tried again or taken back.
     pub(crate) revisited: BTreeMap<ExecutionId, usize>,
+    /// Who asked for executions to be stopped or rolled back, and was not answered yet.
+    asked: BTreeMap<Caller, ExecutionId>,
+    /// Executions that somebody was told are stopped or rolled back.
+    pub(crate) promised: BTreeSet<ExecutionId>,
     /// How many calls are under way, at all machines together.
     calls: usize,
     /// The names of what can be undone, as far as it was done.
@@ -152,6 +156,8 @@ impl World {
             people: 0,
             denied: BTreeSet::new(),
             revisited: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            promised: BTreeSet::new(),
             calls: 0,
             undoable: BTreeSet::new(),
             undoable_keys: BTreeSet::new(),

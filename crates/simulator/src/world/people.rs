@@ -50,10 +50,11 @@ impl World {
         }
     }
 
-    pub(super) fn people_ask(&mut self, place: usize, ask: Ask) {
+    pub(super) fn people_ask(&mut self, place: usize, ask: Ask) -> Caller {
         self.people += 1;
         let caller = Caller(PEOPLE + self.people);
         self.tell(place, Input::Asked { caller, ask });
+        caller
     }
 
     /// What is to be done about an effect, going by what the services know. What was not done is asked

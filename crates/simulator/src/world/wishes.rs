@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use outlast_engine::{Ask, Condition, Phase, Which};
+use outlast_engine::{Ask, Caller, Condition, Phase, Reply, Which};
 use outlast_lineage::ExecutionId;
 use outlast_workflow::Outcome;
 
@@ -37,10 +37,21 @@ impl World {
             _ => (Ask::Suspend(which), Situation::SuspensionWished),
         };
         self.saw(situation);
+        let caller = self.people_ask(place, ask);
         if fault.kind != FaultKind::Suspend {
             self.client.wished.insert(id);
+            self.asked.insert(caller, id);
         }
-        self.people_ask(place, ask);
+    }
+
+    /// Somebody hears whether what was wished for is done.
+    pub(super) fn hear_promise(&mut self, caller: Caller, reply: &Reply) {
+        if let Some(id) = self.asked.remove(&caller)
+            && *reply == Reply::Done
+        {
+            self.saw(Situation::WishGranted);
+            self.promised.insert(id);
+        }
     }
 
     /// The execution that a wish is about, if the world has so many.
