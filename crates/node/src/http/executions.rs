@@ -273,7 +273,11 @@ async fn detail(api: &Api, ask: Ask) -> Result<Detail, Problem> {
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/cancel", tag = "executions",
     params(("execution" = String, Path)),
-    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+    responses(
+        (status = 202, body = model::Done),
+        (status = 409, body = Problem),
+        (status = 504, description = "Too few of the nodes that hold it have it yet", body = Problem),
+    )
 )]
 pub(super) async fn cancel(
     State(api): State<Arc<Api>>,
@@ -286,7 +290,11 @@ pub(super) async fn cancel(
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/suspend", tag = "executions",
     params(("execution" = String, Path)),
-    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+    responses(
+        (status = 202, body = model::Done),
+        (status = 409, body = Problem),
+        (status = 504, description = "Too few of the nodes that hold it have it yet", body = Problem),
+    )
 )]
 pub(super) async fn suspend(
     State(api): State<Arc<Api>>,
@@ -299,7 +307,11 @@ pub(super) async fn suspend(
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/resume", tag = "executions",
     params(("execution" = String, Path)),
-    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+    responses(
+        (status = 202, body = model::Done),
+        (status = 409, body = Problem),
+        (status = 504, description = "Too few of the nodes that hold it have it yet", body = Problem),
+    )
 )]
 pub(super) async fn resume(
     State(api): State<Arc<Api>>,
@@ -333,7 +345,11 @@ pub(super) struct CompensateRequest {
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/compensate", tag = "executions",
     params(("execution" = String, Path)), request_body = CompensateRequest,
-    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+    responses(
+        (status = 202, body = model::Done),
+        (status = 409, body = Problem),
+        (status = 504, description = "Too few of the nodes that hold it have it yet", body = Problem),
+    )
 )]
 pub(super) async fn compensate(
     State(api): State<Arc<Api>>,

@@ -298,9 +298,10 @@ pub fn no_compensation_without_a_fault(calm: &Expectation, world: &World) -> Fin
     if !is_calm(world) || calm.is_timed {
         return Ok(());
     }
-    let one_line = |id: &&ExecutionId| strategy_of(world, **id) != Strategy::Active;
-    for id in calm.executions.keys().filter(one_line) {
-        let expected = &calm.executions[id];
+    for (id, expected) in &calm.executions {
+        if strategy_of(world, *id) == Strategy::Active {
+            continue;
+        }
         let undos = acts_of(world, *id).filter(|act| act.undo).count();
         let as_far_as_it_got = calm.is_forked && 0 < expected.undos;
         if undos > expected.undos && !as_far_as_it_got {
