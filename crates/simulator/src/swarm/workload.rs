@@ -8,7 +8,7 @@ use outlast_expressions::{Value, value};
 use outlast_languages::openworkflow;
 use outlast_lineage::ExecutionId;
 use outlast_workflow::Program;
-use outlast_workflow::program::{Kind, Task, bundle};
+use outlast_workflow::program::{Flow, Kind, Task, bundle};
 
 use crate::{Plan, StartPlan};
 
@@ -94,11 +94,7 @@ impl Workload {
 
     /// Whether it does several things at once that count.
     pub fn is_forked(&self) -> bool {
-        self.has_given_task(|task| match task.kind {
-            Kind::Fork { .. } | Kind::Graph(_) => true,
-            Kind::Loop { concurrency, .. } => 1 < concurrency,
-            _ => false,
-        })
+        self.has_given_task(has_branches)
     }
 
     /// Whether it may end in another way when things take longer.
@@ -106,7 +102,27 @@ impl Workload {
         let programs = std::iter::once(&self.program).chain(self.others.iter().map(|(it, _)| it));
         let whole = programs.into_iter().any(|program| program.timeout.is_some());
         let races = |task: &Task| matches!(task.kind, Kind::Fork { compete: true, .. });
-        !self.built_in && whole || self.has_given_task(|it| it.timeout.is_some() || races(it))
+        !self.built_in && whole
+            || self.has_given_task(|it| it.timeout.is_some() || races(it))
+            || self.ends_beside_others()
+    }
+
+    /// Whether it ends as a whole in a branch, however far the others are.
+    fn ends_beside_others(&self) -> bool {
+        let ends = |task: &Task| match &task.kind {
+            Kind::Switch(cases) => cases.iter().any(|case| case.then == Flow::End),
+            _ => task.then == Flow::End,
+        };
+        let is_in = |task: &Task, outer: &Task| {
+            let inner = task.place.pointer.strip_prefix(&outer.place.pointer);
+            inner.is_some_and(|rest| rest.starts_with('/'))
+        };
+        let programs = std::iter::once(&self.program).chain(self.others.iter().map(|(it, _)| it));
+        programs.into_iter().any(|program| {
+            let mut forks = program.tasks.iter().filter(|task| has_branches(task));
+            let has_end = |fork| program.tasks.iter().any(|task| ends(task) && is_in(task, fork));
+            !self.built_in && forks.any(has_end)
+        })
     }
 
     /// Whether a task is like this, in a flow that does not come with the simulator: of those it is known
@@ -188,6 +204,15 @@ impl Workload {
     }
 }
 
+/// Whether parts of a task run beside each other.
+fn has_branches(task: &Task) -> bool {
+    match task.kind {
+        Kind::Fork { .. } | Kind::Graph(_) => true,
+        Kind::Loop { concurrency, .. } => 1 < concurrency,
+        _ => false,
+    }
+}
+
 /// An event from outside.
 fn event(kind: &str) -> Value {
     let text = value::string;
@@ -212,4 +237,46 @@ fn without_keys(text: &str) -> String {
             keyless.replace(&format!("  name: {name}\n"), &format!("  name: {name}{KEYLESS}\n"));
     }
     keyless
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(tasks: &str) -> Workload {
+        let document = "document: { dsl: '1.0.3', namespace: test, name: ends, version: '1.0.0' }";
+        let text = format!("{document}\ndo:\n{tasks}");
+        Workload::new(openworkflow::compile(&text).unwrap(), &text, value::object([]))
+    }
+
+    #[test]
+    fn what_ends_in_a_branch_may_end_before_the_others_have_done_anything() {
+        let in_a_branch = "
+  - both:
+      fork:
+        branches:
+          - slow: { wait: PT1S }
+          - quick:
+              do:
+                - last: { set: { done: true }, then: end }
+";
+        let by_choice = "
+  - both:
+      fork:
+        branches:
+          - slow: { wait: PT1S }
+          - quick:
+              do:
+                - choose: { switch: [{ anyway: { then: end } }] }
+";
+        let after_it = "
+  - both:
+      fork:
+        branches: [{ slow: { wait: PT1S } }, { quick: { set: { done: true } } }]
+  - both2: { set: { done: true }, then: end }
+";
+        assert!(flow(in_a_branch).is_timed());
+        assert!(flow(by_choice).is_timed());
+        assert!(!flow(after_it).is_timed());
+    }
 }
