@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 fn figures(arguments: &[&str]) -> Json {
     let directory = tempfile::tempdir().unwrap();
@@ -41,13 +41,17 @@ fn what_waits_is_there_again_after_a_kill_and_after_a_stop() {
 #[test]
 fn replicas_are_measured_beside_a_node_alone() {
     let arguments = ["--concurrency", "2", "--steps", "3", "--seconds", "1"];
-    let figures = figures(&[&["replicas"][..], &arguments].concat());
+    let figures = figures(&[&["replicas", "--answer-after", "2"][..], &arguments].concat());
     let ways = ["none", "partition-tolerant", "passive"];
-    for (index, survival) in ways.into_iter().enumerate() {
+    let rows = ["steps", "calls"].into_iter().flat_map(|work| ways.map(|way| (work, way)));
+    for (index, (work, survival)) in rows.enumerate() {
         let one = &figures[index];
-        assert_eq!(one["survival"], survival);
+        assert_eq!((&one["work"], &one["survival"]), (&json!(work), &json!(survival)));
         assert!(0 < one["workflows"].as_u64().unwrap(), "{one}");
         assert_eq!(one["toSolo"].is_null(), survival == "none", "{one}");
+        // Three calls one after the other, of which each takes its time.
+        let took = one["p50Ms"].as_f64().unwrap();
+        assert!(work == "steps" || 6.0 <= took, "{one}");
     }
 }
 

@@ -139,6 +139,15 @@ impl Account {
         }
     }
 
+    /// What it has done at another time as well.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.cpu += other.cpu;
+        self.records += other.records;
+        self.record_bytes += other.record_bytes;
+        self.syncs += other.syncs;
+        self.messages += other.messages;
+    }
+
     /// Bytes of a record.
     pub(super) fn bytes_of_a_record(&self) -> f64 {
         self.record_bytes as f64 / self.records.max(1) as f64

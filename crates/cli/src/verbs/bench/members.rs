@@ -31,8 +31,8 @@ struct Process {
 
 impl Member {
     /// A node that is in no cluster.
-    pub(super) fn alone(data: PathBuf) -> anyhow::Result<Self> {
-        Self::begin(data, 0, Vec::new(), None)
+    pub(super) fn alone(data: PathBuf, arguments: Vec<String>) -> anyhow::Result<Self> {
+        Self::begin(data, 0, arguments, None)
     }
 
     fn begin(

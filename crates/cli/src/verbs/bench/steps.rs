@@ -137,7 +137,7 @@ fn measure_node(
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let node = Node::start(Configuration::new(directory), runtime.handle())?;
     let measured = runtime.block_on(async {
-        define(&node, &document(steps)).await?;
+        define(&node, &document(steps, NOTHING)).await?;
         run_clients(&node, None, concurrency, WARMING).await?;
         let before = Account::of(&node, 0).await?;
         let driven = run_clients(&node, None, concurrency, duration).await?;
@@ -209,13 +209,16 @@ pub(super) async fn define(node: &NodeHandle, text: &str) -> anyhow::Result<()> 
     }
 }
 
-/// A workflow of so many steps.
-pub(super) fn document(steps: usize) -> String {
+/// A durable step in the node's own process.
+pub(super) const NOTHING: &str = "call: 'noop:1.0.0@default'";
+
+/// A workflow of so many steps that are all alike.
+pub(super) fn document(steps: usize, task: &str) -> String {
     let mut text =
         "document: { dsl: '1.0.3', namespace: bench, name: steps, version: '1.0.0' }\ndo:\n"
             .to_owned();
     for step in 1..=steps {
-        writeln!(text, "  - step{step}: {{ call: 'noop:1.0.0@default' }}").expect("text grows");
+        writeln!(text, "  - step{step}: {{ {task} }}").expect("text grows");
     }
     text
 }
@@ -266,7 +269,7 @@ mod tests {
     #[test]
     fn the_document_of_any_length_is_accepted() {
         for steps in [1, 10, 100] {
-            let text = document(steps);
+            let text = document(steps, NOTHING);
             let program = openworkflow::compile(&text).expect("it is accepted");
             assert_eq!(program.tasks.len(), steps + 1);
         }
