@@ -223,7 +223,8 @@ impl Contender {
     fn take_turn(&mut self, duration: Duration) -> anyhow::Result<()> {
         let before = self.accounts()?;
         let driven = self.drive(duration)?;
-        std::thread::sleep(SETTLING);
+        let resting = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        resting.block_on(async { tokio::time::sleep(SETTLING).await });
         let after = self.accounts()?;
         let spent = after.iter().zip(&before).map(|(after, before)| after.since(before));
         match self.spent.is_empty() {
