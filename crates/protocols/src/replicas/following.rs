@@ -153,7 +153,7 @@ impl Replica {
                 if head.progress == self.standing.head.progress {
                     out.report(Situation::Tie);
                 }
-                self.tell_lead(out, from);
+                self.contradict(out, from);
             }
             _ => match self.followed_instead_of(from) {
                 Some(leader) => self.refer(out, from, leader),
@@ -165,6 +165,17 @@ impl Replica {
                     self.show(out, from);
                 }
             },
+        }
+    }
+
+    /// Tells another primary that this one leads. As long as only one of them knows of a decision, each takes its
+    /// own line for the better one: they would answer each other as fast as the network carries it.
+    fn contradict(&mut self, out: &mut Outputs, other: NodeId) {
+        let pause = self.setup.election_wait;
+        let told = self.contradicted.get(&other);
+        if told.is_none_or(|told| told.after(pause) <= out.now) {
+            self.contradicted.insert(other, out.now);
+            self.tell_lead(out, other);
         }
     }
 

@@ -131,6 +131,8 @@ pub struct Replica {
     unanswered: u32,
     /// How often the primary led on with less than is held here.
     lagged: u32,
+    /// When others that lead as well were last told that this primary does.
+    contradicted: BTreeMap<NodeId, Time>,
     /// For how many patiences no word of the primary is needed.
     calm: u32,
     /// The number of the newest state of this primary that everyone was reminded of.
@@ -197,6 +199,7 @@ impl Replica {
             heard: false,
             unanswered: 0,
             lagged: 0,
+            contradicted: BTreeMap::new(),
             calm: 1,
             reminded: 0,
             told: 0,

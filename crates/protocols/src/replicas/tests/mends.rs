@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use outlast_lineage::{Epoch, Head, NodeId};
+use outlast_lineage::{Epoch, Head, NodeId, Time};
 
 use super::super::{
     Asked, Change, Choice, Input, Message, Note, Output, Record, Replica, Situation, Timer,
@@ -284,6 +284,25 @@ fn of_two_primaries_with_the_same_state_the_higher_goes_on() {
     let outputs = receive(&mut lower, 2, lead(2, shared.clone()));
     assert!(outputs.contains(&Output::Stop));
     assert!(!said_to(&outputs, 2).iter().any(|said| matches!(said, Message::Lead { .. })));
+}
+
+/// As long as one of two primaries does not know a decision that the other knows, both take their own line for
+/// the better one. They tell each other so from time to time, not as fast as the network carries it.
+#[test]
+fn two_primaries_that_both_think_they_are_right_do_not_answer_each_other_without_end() {
+    let mut primary = begun(setup(3, 3, 1));
+    advance(&mut primary, 0, Vec::new());
+    advance(&mut primary, 1, Vec::new());
+    let wait = primary.setup().election_wait;
+    let mut answers = |now: Time| {
+        let message = lead(2, head(&[(2, 2, 1)], 0));
+        let outputs = primary.step(now, Input::Received { from: NodeId(2), message });
+        let said = said_to(&outputs, 2);
+        said.iter().filter(|said| matches!(said, Message::Lead { .. })).count()
+    };
+    assert_eq!(answers(NOW), 1, "the other is told at once");
+    assert_eq!((0..100).map(|_| answers(NOW)).sum::<usize>(), 0);
+    assert_eq!(answers(NOW.after(wait)), 1, "what was said may have been lost");
 }
 
 /// A line that was lost comes back if someone else went on from it: its effects count again.
