@@ -117,3 +117,48 @@ fn a_child_that_is_rolled_back_with_its_parent_is_not_stopped_in_that() {
     assert!(undone.contains(&"undo a".to_owned()), "{undone:?}");
     assert_eq!(driver.show(id(1)).summary.condition, Condition::Compensated);
 }
+
+/// Two that race, and both can fail; what the first did before is undone beside the run.
+fn racing() -> Arc<Program> {
+    let tasks = vec![
+        task("do", Kind::Sequence(vec![TaskId(1)])),
+        task("race", Kind::Fork { branches: vec![TaskId(2), TaskId(5)], compete: true }),
+        task("first", Kind::Sequence(vec![TaskId(3), TaskId(4)])),
+        Task { traits: Provider::Keyed.traits(TaskId(6)), ..call("a") },
+        call("b"),
+        call("c"),
+        call("undo a"),
+    ];
+    let program = raw_program("test", "inner", "1.0.0", tasks);
+    let program = Arc::into_inner(program).expect("nobody else has it");
+    Arc::new(Program { on_fault: OnFault::Compensate, ..program })
+}
+
+/// The run itself has nothing left to undo, and is as good as compensated; what is undone beside it is under way.
+/// To stop it then would leave that standing, suspended or not.
+#[test]
+fn a_child_that_is_rolled_back_is_not_stopped_before_what_is_undone_beside_it_is_done() {
+    for suspended in [false, true] {
+        let mut driver = Driver::new();
+        let outer = outer();
+        driver.define(&racing());
+        driver.define(&outer);
+        driver.start(&outer, id(1));
+        succeed(&mut driver, "a");
+        fail(&mut driver, "b");
+        let child = driver.calls.iter().find(|(id, ..)| *id != driver::id(1)).expect("open").0;
+        fail(&mut driver, "c");
+        assert_eq!(driver.show(child).summary.condition, Condition::Compensating);
+        if suspended {
+            driver.ask(Ask::Suspend(Which::Id(child)));
+        }
+        fail(&mut driver, "x");
+        driver.work();
+        if suspended {
+            driver.ask(Ask::Resume(Which::Id(child)));
+        }
+        let done = driver.finish();
+        assert_eq!(done, ["undo a"], "suspended: {suspended}");
+        assert_eq!(driver.show(id(1)).summary.condition, Condition::Compensated);
+    }
+}

@@ -6,13 +6,13 @@ mod kit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kit::build::{Node, bare_program, program};
+use kit::build::{Node, bare_program, program, program_with};
 use kit::world::World;
 use outlast_expressions::value;
 use outlast_workflow::program::{Kind, OnFault, Template};
-use outlast_workflow::{Command, Event, Outcome, Ticket};
+use outlast_workflow::{Command, Event, Outcome, Status, Ticket};
 
-use Node::{Compete, Fork, Invoke, Once, Plain, Raise, Sequence, Try, Wait, Within};
+use Node::{Compete, Fork, Invoke, Once, Plain, Raise, Sequence, Try, UndoneBy, Wait, Within};
 
 fn start(root: Node) -> World {
     World::start(&program(root), value::object([]), 1)
@@ -83,6 +83,93 @@ fn what_was_being_undone_beside_it_is_undone_when_it_is_rolled_back() {
     world.happen(Event::CompensateRequested("the test asks for it".into()));
     assert!(matches!(world.run(), Outcome::Compensated(_)));
     assert_eq!(world.done(), ["a", "a-bar"]);
+}
+
+/// A race that both lose after they have done something, in a run that does not roll back by itself.
+fn lost_race() -> Node {
+    let branch = |name| Sequence(vec![Invoke(name), Raise(418)]);
+    Compete(vec![branch("a"), branch("b")])
+}
+
+#[test]
+fn what_was_about_to_be_undone_beside_it_is_undone_when_it_is_rolled_back() {
+    let mut world = start(Sequence(vec![Invoke("z"), lost_race()]));
+    // The last one to lose ends the run: its undo has not even been asked for.
+    assert!(matches!(world.run(), Outcome::Faulted(_)));
+    world.ended.take();
+    world.happen(Event::CompensateRequested("the test asks for it".into()));
+    assert!(matches!(world.run(), Outcome::Compensated(_)));
+    assert!(world.net().values().all(|stands| *stands == 0), "{:?}", world.net());
+}
+
+#[test]
+fn a_race_that_all_have_lost_is_run_again_by_other_keys() {
+    let mut world = start(Compete(vec![Invoke("a"), Sequence(vec![Invoke("b"), Raise(418)])]));
+    world.broken.insert("a".to_owned());
+    let key = |world: &World, name| world.call_of(name).map(|(_, request)| request.key);
+    let before = key(&world, "b").expect("it is called at once");
+    assert!(matches!(world.run(), Outcome::Faulted(_)));
+    world.ended.take();
+    world.broken.clear();
+    world.happen(Event::RetryRequested);
+    let after = key(&world, "b").expect("it is called again");
+    assert_ne!(before, after, "what went by that key is undone: its provider would only answer");
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+}
+
+#[test]
+fn what_is_undone_beside_a_run_that_is_done_does_not_keep_it_from_being_rolled_back() {
+    let slow = UndoneBy("b", Box::new(Sequence(vec![Wait(800), Plain("b-bar")])));
+    let race = Compete(vec![Sequence(vec![slow, Wait(5000)]), Wait(10)]);
+    let mut world = start(Sequence(vec![Invoke("a"), race]));
+    // The short wait wins; the undo of the other branch waits, and the run with it.
+    while world.done() != ["a", "b"] {
+        assert!(world.step());
+    }
+    world.next_timer();
+    assert!(world.ended.is_none(), "it waits for what is undone beside it");
+    world.happen(Event::CompensateRequested("the test asks for it".into()));
+    assert!(matches!(world.run(), Outcome::Compensated(_)));
+    let mut done = world.done();
+    done.sort_unstable();
+    assert_eq!(done, ["a", "a-bar", "b", "b-bar"]);
+}
+
+#[test]
+fn a_run_counts_as_rolled_back_until_what_is_undone_beside_it_is_done() {
+    let slow = UndoneBy("b", Box::new(Sequence(vec![Wait(800), Plain("b-bar")])));
+    let race =
+        Compete(vec![Sequence(vec![slow, Raise(418)]), Sequence(vec![Wait(10), Raise(418)])]);
+    let mut world = World::start(&program_with(race, OnFault::Compensate), value::object([]), 1);
+    while world.done() != ["b"] {
+        assert!(world.step());
+    }
+    world.next_timer();
+    assert!(world.ended.is_none());
+    assert_eq!(world.execution.status(), Status::Compensating);
+    world.happen(Event::SuspendRequested);
+    assert!(world.execution.is_rolled_back(), "on hold or not");
+    world.happen(Event::ResumeRequested);
+    assert!(matches!(world.run(), Outcome::Compensated(_)));
+    assert_eq!(world.done(), ["b", "b-bar"]);
+}
+
+/// A block that takes too long is begun again as a whole, and asks again by the same keys.
+#[test]
+fn what_was_asked_for_again_is_undone_in_the_place_of_its_first_time() {
+    let block = Sequence(vec![Invoke("a"), Wait(10), Invoke("b"), Wait(2 * MINUTE)]);
+    let mut world = start(Within(MINUTE, Box::new(block)));
+    assert!(matches!(world.run(), Outcome::Faulted(_)));
+    world.ended.take();
+    world.happen(Event::RetryRequested);
+    let again = call_of(&world, "a").expect("it is asked for again");
+    world.answer(again);
+    world.happen(Event::CompensateRequested("the test asks for it".into()));
+    assert!(matches!(world.run(), Outcome::Compensated(_)));
+    let undone = world.done().iter().position(|name| *name == "a-bar");
+    let before = world.done().iter().position(|name| *name == "b-bar");
+    assert!(before < undone, "{:?}", world.done());
+    assert!(world.net().values().all(|stands| *stands == 0), "{:?}", world.net());
 }
 
 /// How long a minute is.

@@ -168,10 +168,16 @@ impl Engine {
         // Whoever is rolled back is stopped already. To stop that, too, would leave the rest standing,
         // and its parent would take it for done.
         let wanted = std::mem::take(&mut entry.cancel_wanted);
-        if wanted && entry.condition != Condition::Compensating {
+        let compensating = entry.condition == Condition::Compensating;
+        if wanted && !compensating && !self.is_rolled_back_on_hold(id) {
             let cause = Cause { received: true, ..Cause::default() };
             self.advance(step, id, Event::CancelRequested, cause);
         }
+    }
+
+    /// Whether it is rolled back and somebody has suspended it meanwhile.
+    fn is_rolled_back_on_hold(&mut self, id: ExecutionId) -> bool {
+        !self.is_stored(id) && self.wake(id) && self.roster.known(id).execution().is_rolled_back()
     }
 
     /// Puts recorded messages into the inboxes of their receivers.

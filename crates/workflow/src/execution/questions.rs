@@ -151,7 +151,7 @@ impl Execution {
         if self.head.suspended {
             return Status::Suspended;
         }
-        if matches!(self.head.stage, Stage::RollingBack(_) | Stage::Lost(_) | Stage::Withdrawing) {
+        if self.is_rolled_back() {
             return Status::Compensating;
         }
         let idle = self.branches.values().all(|branch| match branch.top() {
@@ -159,6 +159,14 @@ impl Execution {
             None => true,
         });
         if idle && self.head.ready.is_empty() { Status::Waiting } else { Status::Running }
+    }
+
+    /// Whether it is being rolled back, on hold or not: as a whole, or, once that is done, beside it.
+    pub const fn is_rolled_back(&self) -> bool {
+        let (head, stage) = (&self.head, &self.head.stage);
+        let back = matches!(stage, Stage::RollingBack(_) | Stage::Lost(_) | Stage::Withdrawing);
+        let beside = matches!(stage, Stage::Closing(Outcome::Compensated(_)));
+        head.outcome.is_none() && (back || beside)
     }
 
     /// Everything that waits for a person.

@@ -1,11 +1,13 @@
 //! How a run ends, is stopped, rolled back as a whole, or tried again.
 
+use std::collections::BTreeMap;
+
 use outlast_lineage::BranchId;
 
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, BranchState, Failure, PlanEntry, Stage};
+use crate::execution::{Activity, Branch, BranchState, Failure, Path, PlanEntry, Stage};
 use crate::program::Kind;
-use crate::{Answer, Command, Fault, FaultKind, Happening, Outcome};
+use crate::{Answer, Command, Fault, FaultKind, Happening, Outcome, TaskId};
 
 impl Machine<'_> {
     /// The trunk has run to its end, forward or back.
@@ -21,7 +23,8 @@ impl Machine<'_> {
         };
         self.execution.head.stage = Stage::Closing(outcome);
         self.touched.head = true;
-        if self.execution.keep_plan {
+        // Until what is undone beside the run is done, it can be rolled back as a whole.
+        if self.execution.keep_plan || !self.execution.branches.is_empty() {
             let plan = trunk.birth.plan;
             let entries = self.plan_mut(plan).drain();
             self.kept_plan(entries);
@@ -60,6 +63,11 @@ impl Machine<'_> {
         let settled: Vec<_> = self.execution.ledger.iter().map(|(id, _)| *id).collect();
         if !self.execution.keep_plan {
             settled.into_iter().for_each(|id| self.settle_effect(id));
+            if self.execution.plans.contains_key(&KEPT_PLAN) {
+                self.release_children(KEPT_PLAN);
+                self.plan_mut(KEPT_PLAN).drain();
+                self.execution.plans.remove(&KEPT_PLAN);
+            }
         }
         self.finish_with(outcome);
     }
@@ -165,8 +173,9 @@ impl Machine<'_> {
             // What was being undone beside the run when it ended goes on.
             let beside = self.execution.open_commands(self.program, self.now);
             self.commands.extend(beside);
+            self.queue_ready();
         }
-        self.push_compensation(&mut trunk, entries, Failure::Park);
+        self.push_compensation(&mut trunk, beside_the_first(entries), Failure::Park);
         self.settle(trunk, Turn::Again);
     }
 
@@ -229,16 +238,24 @@ impl Machine<'_> {
             let activity = branch.top().map(|frame| &frame.activity);
             if matches!(activity, Some(Activity::Failed(..))) {
                 self.enter_failed_again(id, before);
-            } else if branch.small.state == BranchState::Ready && !self.ready.contains(&id) {
-                self.ready.push_back(id);
             }
         }
+        self.queue_ready();
         for ticket in doubtful {
             let detail = "nobody waited for its answer while the run had ended";
             let fault = Fault::new(FaultKind::Communication, "Outcome unknown", detail);
             self.take_answer(ticket, Answer::Unknown(fault));
         }
         self.set_run_deadline();
+    }
+
+    /// Lets branches go on that were about to when the run ended.
+    fn queue_ready(&mut self) {
+        let is_ready = |branch: &Branch| branch.small.state == BranchState::Ready;
+        let ready = self.execution.branches.iter().filter(|(_, branch)| is_ready(branch));
+        let ids: Vec<BranchId> = ready.map(|(id, _)| *id).collect();
+        let left = ids.into_iter().filter(|id| !self.ready.contains(id)).collect::<Vec<_>>();
+        self.ready.extend(left);
     }
 
     /// Begins the failed task of a branch again, which was revived so often before. A call that may have
@@ -267,6 +284,26 @@ impl Machine<'_> {
 /// Where the plan of a completed child is kept.
 pub(super) const KEPT_PLAN: crate::execution::PlanId =
     crate::execution::PlanId(crate::Ticket { branch: BranchId::TRUNK, number: u32::MAX });
+
+/// What was asked for again by the same key, after a run that had faulted was tried again, is one thing that was
+/// done, and was done when it was first asked for: what followed from that is undone before it.
+fn beside_the_first(entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
+    let mut places: BTreeMap<(TaskId, Path), usize> = BTreeMap::new();
+    let mut groups: Vec<Vec<PlanEntry>> = Vec::new();
+    for entry in entries {
+        let place = match &entry {
+            PlanEntry::Undo { task, path, .. } => {
+                *places.entry((*task, *path)).or_insert(groups.len())
+            }
+            _ => groups.len(),
+        };
+        match groups.get_mut(place) {
+            Some(group) => group.push(entry),
+            None => groups.push(vec![entry]),
+        }
+    }
+    groups.into_iter().flatten().collect()
+}
 
 fn collect_children(entries: &[PlanEntry], children: &mut Vec<outlast_lineage::ExecutionId>) {
     for entry in entries {

@@ -335,6 +335,8 @@ impl Machine<'_> {
             return Turn::Wait;
         }
         self.drop_join(join);
+        // What they did is undone, so what they ask for if this is tried again is asked anew.
+        parent.top_mut().expect("a parent waits").tries += 1;
         self.raise(parent, first)
     }
 }

@@ -69,7 +69,7 @@ impl Machine<'_> {
 
     /// Carries an error that nothing in a branch catches to the branches around it.
     pub(super) fn raise_outside(&mut self, origin: BranchId, fault: Fault) {
-        let mut child = origin;
+        let (mut origin, mut child) = (origin, origin);
         let mut fault = fault;
         loop {
             let parent = self.execution.branches.get(&child).and_then(|b| b.birth.parent);
@@ -95,6 +95,10 @@ impl Machine<'_> {
                     self.put_waiting(parent);
                     child = parent_id;
                     fault = outer;
+                    // Of a race that all have lost no branch is left: it is the race that has failed.
+                    if !self.execution.branches.contains_key(&origin) {
+                        origin = parent_id;
+                    }
                 }
                 turn => return self.settle(parent, turn),
             }
