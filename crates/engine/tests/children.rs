@@ -162,3 +162,24 @@ fn a_child_that_is_rolled_back_is_not_stopped_before_what_is_undone_beside_it_is
         assert_eq!(driver.show(id(1)).summary.condition, Condition::Compensated);
     }
 }
+
+/// Under replicas a sub-workflow is a part of its parent; what stands in for a secret must not depend on that.
+#[test]
+fn what_stands_in_for_a_secret_does_so_in_a_sub_workflow_that_is_handed_it() {
+    for waits in [true, false] {
+        let mut driver = Driver::new();
+        let tasks = vec![
+            task("do", Kind::Sequence(vec![TaskId(1)])),
+            task("both", Kind::Fork { branches: vec![TaskId(2), TaskId(3)], compete: false }),
+            child("run", "inner", waits),
+            call("x"),
+        ];
+        let outer = raw_program("test", "outer", "1.0.0", tasks);
+        driver.define(&program_of("inner", &[("a", Provider::Keyed)]));
+        driver.define(&outer);
+        driver.start(&outer, id(1));
+        let salts: Vec<_> = driver.calls.iter().map(|(_, _, request)| request.salt).collect();
+        assert_eq!(salts.len(), 2, "that of the parent and that of the child");
+        assert_eq!(salts[0], salts[1], "waits: {waits}");
+    }
+}

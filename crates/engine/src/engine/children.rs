@@ -61,13 +61,14 @@ impl Engine {
             return self.refuse_child(step, &start, FaultKind::Runtime, detail);
         }
         let ChildStart { parent, ticket, child, input, wait, .. } = start;
+        let salt = self.salt_under(parent, child);
         let parent = Parent { execution: parent, ticket, waits: wait, depth };
         let new = NewExecution {
             id: child,
             name: None,
             digest: sizes::digest_of(&input),
             input,
-            salt: self.salt_of(child),
+            salt,
             parent: Some(parent),
         };
         self.begin(step, defined, new);
@@ -122,8 +123,13 @@ impl Engine {
         parent.map_or(0, |parent| parent.depth)
     }
 
-    /// Sixteen bytes that nobody outside can guess.
-    fn salt_of(&self, child: ExecutionId) -> [u8; 16] {
+    /// The salt of a child is its parent's: a stand-in for a secret that it is handed is one there as well, whether
+    /// it is an execution of its own or, under replicas, a part of its parent.
+    fn salt_under(&mut self, parent: ExecutionId, child: ExecutionId) -> [u8; 16] {
+        if !self.is_stored(parent) && self.wake(parent) {
+            return *self.roster.known(parent).execution().salt();
+        }
+        // Sixteen bytes that nobody outside can guess; no parent starts children while it is put away.
         let digester = Digester::new("child salt").field(&self.options.salt);
         let digest = digester.field(child.as_bytes()).finish();
         digest.as_bytes()[..16].try_into().expect("a digest has 32 bytes")

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use outlast_lineage::{Digester, ExecutionId};
+use outlast_lineage::ExecutionId;
 use outlast_workflow::Detached;
 use outlast_workflow::program::bundle;
 
@@ -116,14 +116,13 @@ impl Engine {
         let survival = if said.is_replicated() { &said } else { &holding.terms.survival };
         let members = holding.terms.members.clone();
         let survival = survival.among(members.len());
-        let salt = Digester::new("detached salt").field(&holding.salt).field(child.as_bytes());
-        let salt = salt.finish().as_bytes()[..16].try_into().expect("a digest has 32 bytes");
         Begin {
             execution: child,
             name: None,
             definition: defined.definition.digest,
             input,
-            salt,
+            // What stands in for a secret there does so in what it is handed.
+            salt: holding.salt,
             started: at,
             terms: Terms { survival, members },
             parent: Some(Parent { execution: parent, ticket, waits: false, depth }),
