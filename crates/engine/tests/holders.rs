@@ -10,7 +10,7 @@ use cluster::kind;
 use driver::{START, any_id as id, call, program, start_of, text};
 use outlast_engine::{
     Action, Ask, Caller, Definition, Engine, EngineOptions, Input, Refusal, Reply, StartAsk,
-    Strategy, Survival, Which,
+    Strategy, Survival, Which, WorkflowVersion,
 };
 use outlast_expressions::Value;
 use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
@@ -25,6 +25,8 @@ struct Nodes {
     library: BTreeMap<Digest, Arc<Program>>,
     /// Between whom messages are lost.
     cut: BTreeSet<(NodeId, NodeId)>,
+    /// Envelopes of this kind are lost.
+    unheard: Option<u8>,
     now: Time,
     callers: u64,
 }
@@ -39,6 +41,7 @@ impl Nodes {
             calls: VecDeque::new(),
             library: BTreeMap::new(),
             cut: BTreeSet::new(),
+            unheard: None,
             now: START,
             callers: 0,
         };
@@ -94,7 +97,8 @@ impl Nodes {
     /// Delivers all that was sent, and what that leads to.
     fn deliver(&mut self) {
         while let Some((from, to, message)) = self.sent.pop_front() {
-            if !self.cut.contains(&(from, to)) && self.engines.contains_key(&to) {
+            let unheard = self.unheard.is_some_and(|kind| kind::kinds_of(&message) == [kind]);
+            if !unheard && !self.cut.contains(&(from, to)) && self.engines.contains_key(&to) {
                 self.step(to, Input::Received { from, message });
             }
         }
@@ -363,7 +367,8 @@ fn a_start_that_is_asked_for_again_is_not_acknowledged_before_it_has_its_copies(
 fn the_definition_comes_along_with_the_execution() {
     let mut nodes = Nodes::of(1..=3);
     let flow = flow();
-    // Nobody hears of the definition when it is registered.
+    // Nobody hears of the definition when it is registered, nor later.
+    nodes.unheard = Some(kind::DEFINITIONS_OFFERED);
     nodes.cut_off(NodeId(1), true);
     nodes.define(NodeId(1), &flow);
     nodes.deliver();
@@ -381,6 +386,74 @@ fn the_definition_comes_along_with_the_execution() {
     let Reply::Started { execution, .. } = nodes.replies[&(NodeId(1), caller)] else { panic!() };
     for node in [NodeId(2), NodeId(3)] {
         assert!(nodes.holders(node, execution).is_some(), "{node:?} holds it");
+    }
+}
+
+/// What a node means by a workflow without a version.
+fn latest(nodes: &mut Nodes, node: NodeId) -> Option<String> {
+    let (namespace, name) = ("test".to_owned(), "flow".to_owned());
+    match nodes.ask(node, Ask::Definition { namespace, name, version: WorkflowVersion::Latest }) {
+        Reply::Definition { summary, .. } => Some(summary.version),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_node_that_could_not_hear_of_a_definition_hears_of_it_later() {
+    let mut nodes = defined(1..=3, &flow());
+    nodes.cut_off(NodeId(3), true);
+    nodes.wait();
+    nodes.define(NodeId(1), &program("flow", "1.1.0", vec![call("a")]));
+    nodes.wait();
+    assert_eq!(latest(&mut nodes, NodeId(3)).as_deref(), Some("1.0.0"));
+    // Whoever registered it need not be there any more.
+    nodes.cut_off(NodeId(3), false);
+    nodes.engines.remove(&NodeId(1));
+    nodes.wait();
+    assert_eq!(latest(&mut nodes, NodeId(3)).as_deref(), Some("1.1.0"));
+    nodes.join(NodeId(4));
+    nodes.wait();
+    assert_eq!(latest(&mut nodes, NodeId(4)).as_deref(), Some("1.1.0"), "one that joins, too");
+}
+
+#[test]
+fn what_everybody_has_is_not_offered() {
+    let mut nodes = defined(1..=3, &flow());
+    nodes.wait();
+    nodes.tick();
+    let offers = |nodes: &Nodes| {
+        let is_offer = |(_, _, message): &&(NodeId, NodeId, Vec<u8>)| {
+            kind::kinds_of(message) == [kind::DEFINITIONS_OFFERED]
+        };
+        nodes.sent.iter().filter(is_offer).count()
+    };
+    for _ in 0..10 {
+        assert_eq!(offers(&nodes), 0);
+        nodes.deliver();
+        nodes.tick();
+    }
+}
+
+/// Two nodes that did not hear of each other registered different texts as one version.
+#[test]
+fn of_two_texts_of_one_version_all_mean_the_same() {
+    let mut nodes = Nodes::of(1..=3);
+    let (one, other) = (flow(), program("flow", "1.0.0", vec![call("c")]));
+    nodes.cut_off(NodeId(3), true);
+    nodes.define(NodeId(1), &one);
+    nodes.define(NodeId(3), &other);
+    nodes.wait();
+    nodes.cut_off(NodeId(3), false);
+    nodes.wait();
+    let meant = |nodes: &mut Nodes, node| {
+        let Reply::Definitions(all) = nodes.ask(node, Ask::Definitions { namespace: None }) else {
+            panic!("they are listed")
+        };
+        all.into_iter().map(|summary| summary.digest).collect::<Vec<_>>()
+    };
+    let lesser = one.digest.min(other.digest);
+    for node in [1, 2, 3].map(NodeId) {
+        assert_eq!(meant(&mut nodes, node), [lesser], "{node:?}");
     }
 }
 

@@ -30,13 +30,14 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Adds a definition whose version is not taken.
+    /// Adds a definition; says whether it is a document, and no bundle. Where two nodes that could not hear of each
+    /// other registered different texts as one version, all that have both mean the same one by it.
     pub(super) fn insert(
         &mut self,
         mut definition: Definition,
         program: Arc<Program>,
         position: Position,
-    ) {
+    ) -> bool {
         let text: Arc<str> = Arc::from(std::mem::take(&mut definition.text));
         let namespace = Arc::from(definition.namespace.as_str());
         let digest = definition.digest;
@@ -44,15 +45,22 @@ impl Definitions {
         let document = match bundle::is_bundle(&text) {
             true => Digest::of(bundle::split(&text).0.as_bytes()),
             false => {
-                self.versions
-                    .entry((definition.namespace.clone(), definition.name.clone()))
-                    .or_default()
-                    .insert(Precedence::of(&definition.version), digest);
+                let name = (definition.namespace.clone(), definition.name.clone());
+                let versions = self.versions.entry(name).or_default();
+                let meant = versions.entry(Precedence::of(&definition.version)).or_insert(digest);
+                *meant = digest.min(*meant);
                 digest
             }
         };
+        let is_document = document == digest;
         let defined = Defined { definition, document, text, namespace, program, position };
         self.by_digest.insert(digest, Arc::new(defined));
+        is_document
+    }
+
+    /// The digests of all documents that somebody may mean.
+    pub(super) fn documents(&self) -> impl Iterator<Item = Digest> {
+        self.versions.values().flat_map(BTreeMap::values).copied()
     }
 
     pub(super) fn get(&self, digest: &Digest) -> Option<&Arc<Defined>> {

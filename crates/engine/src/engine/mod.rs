@@ -30,13 +30,14 @@ mod snapshots;
 mod spreading;
 mod starting;
 mod stored;
+mod teaching;
 mod waiters;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_expressions::Value;
-use outlast_lineage::{Digest, EffectId, Epoch, ExecutionId, Lineage, NodeId, Point, Time};
+use outlast_lineage::{EffectId, Epoch, ExecutionId, Lineage, NodeId, Point, Time};
 use outlast_protocols::replicas;
 use outlast_workflow::{Author, Event, Program, Resolution, Ticket};
 
@@ -58,6 +59,7 @@ use roster::{Roster, Wakefulness};
 use running::Cause;
 use snapshots::Unsaved;
 use spreading::Spreading;
+use teaching::Teaching;
 use waiters::Waiters;
 
 /// How many timers one ring of the alarm puts into the queue; more are put there by the next.
@@ -100,8 +102,7 @@ pub struct Engine {
     looking: Looking,
     /// Executions to be held here whose definitions are on their way.
     stashed: Vec<(NodeId, Begin)>,
-    /// Which definitions were given to which peers since they were last missed.
-    given: BTreeSet<(NodeId, Digest)>,
+    teaching: Teaching,
     waiters: Waiters,
     unsaved: Unsaved,
     /// What waits for a state that the store is asked for.

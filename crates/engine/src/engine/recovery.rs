@@ -21,6 +21,7 @@ use super::retention::Tombstones;
 use super::roster::Roster;
 use super::snapshots::{Content, Snapshot, Unsaved, is_indexed};
 use super::spreading::Spreading;
+use super::teaching::Teaching;
 use super::waiters::Waiters;
 use super::{Engine, Step, Work};
 use crate::{
@@ -141,7 +142,7 @@ impl Engine {
             reading: Reading::default(),
             looking: Looking::default(),
             stashed: Vec::new(),
-            given: BTreeSet::new(),
+            teaching: Teaching::default(),
             tidying: false,
             storage_full: false,
             certain: Certain::default(),

@@ -88,7 +88,9 @@ impl Engine {
         let digest = definition.digest;
         let (position, kind) = self.record(step, RecordKind::Defined(definition));
         let RecordKind::Defined(definition) = kind else { unreachable!("it was just made") };
-        self.definitions.insert(definition, program, position);
+        if self.definitions.insert(definition, program, position) {
+            self.teaching.is_new(digest);
+        }
         self.unsaved.mark(Subject::Definition(digest), position);
         position
     }

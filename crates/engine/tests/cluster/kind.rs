@@ -5,6 +5,7 @@ use minicbor::{Decoder, Encoder};
 /// An execution as every replica must know it, by itself or before other words.
 pub(crate) const BEGIN: u8 = 1;
 pub(crate) const OTHERWISE: u8 = 11;
+pub(crate) const DEFINITIONS_OFFERED: u8 = 18;
 pub(crate) const HOLDS: u8 = WORD + 1;
 pub(crate) const REPLICA: u8 = WORD + 2;
 pub(crate) const PAXOS: u8 = WORD + 3;

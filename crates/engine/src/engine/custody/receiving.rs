@@ -87,8 +87,12 @@ impl Engine {
             Envelope::Removed(nodes) => self.remove_peers(step, &nodes.into_iter().collect()),
             Envelope::WantDefinition(digest) => self.give_to_peer(step, from, digest),
             Envelope::Definition(definition) => {
-                self.given.insert((from, definition.digest));
+                self.teaching.knows(from, definition.digest);
                 self.compile(step, *definition);
+            }
+            Envelope::DefinitionsOffered(offered) => self.take_definitions(step, from, &offered),
+            Envelope::DefinitionsHeld(held) => {
+                held.into_iter().for_each(|digest| self.teaching.knows(from, digest));
             }
             Envelope::Unknown(id, asked) => self.meet_unknowing(step, from, id, asked),
             Envelope::Knows(id, asked) => self.take_question(step, from, id, asked),
@@ -248,6 +252,7 @@ impl Engine {
             }
         }
         self.offer_events(step);
+        self.offer_definitions(step);
         for peer in self.peers.missed(step.now, times.lost_after) {
             self.lose_peer(peer);
         }
@@ -255,31 +260,8 @@ impl Engine {
 
     fn lose_peer(&mut self, peer: NodeId) {
         self.counters.peers_lost += 1;
-        self.given.retain(|(to, _)| *to != peer);
+        self.teaching.forget(peer);
         self.tell_holders_of(peer, &replicas::Input::PeerLost(peer));
-    }
-
-    fn give_to_peer(&mut self, step: &mut Step, to: NodeId, digest: Digest) {
-        if let Some(defined) = self.definitions.get(&digest) {
-            let message = Envelope::Definition(Box::new(defined.stored())).encode();
-            step.order(Some(defined.position), Action::Send { to, message });
-            self.given.insert((to, digest));
-        }
-    }
-
-    /// Gives a peer a definition, unless it was given it before.
-    pub(in crate::engine) fn teach(&mut self, step: &mut Step, to: NodeId, digest: Digest) {
-        if !self.given.contains(&(to, digest)) {
-            self.give_to_peer(step, to, digest);
-        }
-    }
-
-    /// Sends a definition to everyone, so that any node can start it.
-    pub(in crate::engine) fn spread_definition(&mut self, step: &mut Step, digest: Digest) {
-        let all: Vec<NodeId> = self.peers.all().collect();
-        for to in all {
-            self.give_to_peer(step, to, digest);
-        }
     }
 
     /// A definition came from a peer: the driver is to compile it.

@@ -66,6 +66,12 @@ pub(in crate::engine) enum Envelope {
     /// What one step has to say of an execution: it is taken in one step, too.
     #[n(17)]
     Words(#[n(0)] Shared, #[n(1)] Vec<Said>),
+    /// The sender has these definitions.
+    #[n(18)]
+    DefinitionsOffered(#[n(0)] Vec<Digest>),
+    /// Of the definitions that it was offered, the sender has these.
+    #[n(19)]
+    DefinitionsHeld(#[n(0)] Vec<Digest>),
 }
 
 /// A word between nodes that hold an execution together.

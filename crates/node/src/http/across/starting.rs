@@ -48,20 +48,27 @@ pub(super) async fn answer(
             return Ok(here);
         }
         let instead = here.extensions().get::<AskInstead>().cloned().unwrap_or_default();
+        let is_others = here.status() == StatusCode::MISDIRECTED_REQUEST;
         match start_elsewhere(relay, &whole, &instead, named.is_some()).await? {
-            Some(started) => return Ok(started),
-            // Whoever is to start it may be about to be missed; then another one starts it.
-            None if here.status() == StatusCode::MISDIRECTED_REQUEST
-                && Instant::now() < deadline =>
-            {
+            Elsewhere::Started(started) => return Ok(started),
+            // Whoever is to start it may be about to be missed; then another one starts it. If it is this
+            // node, it is about to be told what it lacks.
+            Elsewhere::Passed if Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
+            Elsewhere::Nowhere if is_others && Instant::now() < deadline => {
                 tokio::time::sleep(PAUSE).await;
             }
-            None if here.status() == StatusCode::MISDIRECTED_REQUEST => {
-                return Err(nobody_starts(&instead));
-            }
-            None => return Ok(here),
+            _ if is_others => return Err(nobody_starts(&instead)),
+            _ => return Ok(here),
         }
     }
+}
+
+/// What it came to that others were asked to start it.
+enum Elsewhere {
+    Started(Response),
+    /// None did, and one that knows what to start says that this is for another to do.
+    Passed,
+    Nowhere,
 }
 
 /// None of the nodes that are to hold an execution can be asked to start it.
@@ -83,13 +90,13 @@ const CANNOT: [StatusCode; 4] = [
     StatusCode::SERVICE_UNAVAILABLE,
 ];
 
-/// Asks the others, those first that this node says are to start it; nothing if none of them does.
+/// Asks the others, those first that this node says are to start it.
 async fn start_elsewhere(
     relay: &Relay,
     whole: &Whole,
     instead: &AskInstead,
     named: bool,
-) -> Result<Option<Response>, Problem> {
+) -> Result<Elsewhere, Problem> {
     let mut others: Vec<NodeId> = relay
         .others()
         .into_iter()
@@ -99,18 +106,20 @@ async fn start_elsewhere(
     others.sort_by_key(rank);
     // What is named is one execution, however often it is asked for.
     let patience = if named { ONE_START_TIME_MAX } else { CHANGE_TIME_MAX };
+    let mut passed = false;
     for node in others {
         match relay.ask(node, whole.passed(), patience).await {
             Ok(answer) if !CANNOT.iter().any(|status| *status == answer.status) => {
-                return Ok(Some(response(answer)));
+                return Ok(Elsewhere::Started(response(answer)));
             }
-            Ok(_) | Err(Unanswered::Unsent) => {}
+            Ok(answer) => passed |= answer.status == StatusCode::MISDIRECTED_REQUEST,
+            Err(Unanswered::Unsent) => {}
             Err(_) if named => {}
             // It may have been started there, and is not to be started twice.
             Err(unanswered) => return Err(no_answer(node, unanswered)),
         }
     }
-    Ok(None)
+    Ok(if passed { Elsewhere::Passed } else { Elsewhere::Nowhere })
 }
 
 /// The execution that the starter names.
