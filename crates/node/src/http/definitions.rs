@@ -15,6 +15,7 @@ use super::{Api, Problem, model};
 
 /// Which definitions.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Selection {
     /// Only of this namespace.

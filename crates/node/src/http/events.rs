@@ -17,8 +17,8 @@ use super::{Api, Problem, model};
 /// How many events a batch has at most.
 const BATCH_MAX: usize = 1000;
 
-/// Give events to whoever listens on this node: one (`application/cloudevents+json`), several
-/// (`application/cloudevents-batch+json`), or one with its attributes in `ce-` headers.
+/// Give events to whoever listens, on any node of the cluster: one (`application/cloudevents+json`),
+/// several (`application/cloudevents-batch+json`), or one with its attributes in `ce-` headers.
 #[utoipa::path(
     post, path = "/v1/events", tag = "events", request_body = Object,
     responses(

@@ -53,6 +53,7 @@ pub(super) struct StartRequest {
 
 /// Which executions.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Selection {
     /// Only of this namespace.

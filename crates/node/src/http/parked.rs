@@ -16,6 +16,7 @@ use super::{Api, Problem, model};
 
 /// Which parked effects.
 #[derive(Deserialize, Default, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Selection {
     /// Only of this execution: its id, or `namespace/name`.

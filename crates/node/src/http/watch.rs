@@ -38,6 +38,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Which part of a history.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Part {
     /// From this record on: where the page before ended.
@@ -79,6 +80,7 @@ pub(super) async fn history(
 
 /// How to draw.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Style {
     /// svg (the default) or mermaid.
