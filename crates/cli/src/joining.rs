@@ -28,7 +28,7 @@ pub(crate) struct ClusterArguments {
     #[arg(long, value_name = "HOST:PORT")]
     cluster_address: Vec<String>,
     /// Join a cluster: the address of the node that gave out the token [default: those in the token]
-    #[arg(long, value_name = "HOST:PORT", requires = "token")]
+    #[arg(long, value_name = "HOST:PORT")]
     join: Vec<String>,
     /// For how long a node that is to join tries again if nobody answers
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
@@ -45,28 +45,36 @@ pub(crate) struct ClusterArguments {
 impl ClusterArguments {
     /// Joins the cluster that the node was told to join, if any. The node must not run yet.
     pub(crate) async fn join(&self, directory: &Path) -> anyhow::Result<()> {
-        let addresses = self.join.iter().chain(&self.cluster_address);
-        if let Some(wrong) = addresses.into_iter().find(|address| !is_address(address)) {
-            let message = format!("{wrong}: expected an address such as node.example:7181");
-            return Err(Failure::usage(message).into());
-        }
-        // A variable that is set to nothing says nothing.
-        let Some(token) = self.token.as_ref().filter(|token| !token.trim().is_empty()) else {
-            return match self.join.is_empty() {
-                true => Ok(()),
-                false => Err(Failure::usage("--join: give a token, too").into()),
-            };
-        };
-        let token: JoinToken =
-            token.parse().map_err(|error| Failure::usage(format!("--token: {error}")))?;
-        let (lock, meta) = prepared(directory)?;
+        check_addresses(&self.cluster_address)?;
         let was_member = cluster::is_member(directory);
+        let token = match self.join_token() {
+            Ok(Some(token)) => token,
+            Ok(None) => return Ok(()),
+            // What made no sense when it joined would have been told then: now it does nothing.
+            Err(_) if was_member => return Ok(()),
+            Err(wrong) => return Err(wrong.into()),
+        };
+        let (lock, meta) = prepared(directory)?;
         let cluster = self.join_in_time(directory, meta.node, &token).await?;
         drop(lock);
         if !was_member {
             eprintln!("joined cluster {cluster}");
         }
         Ok(())
+    }
+
+    /// The token to join with, if the node is told to.
+    fn join_token(&self) -> Result<Option<JoinToken>, Failure> {
+        check_addresses(&self.join)?;
+        // A variable that is set to nothing says nothing.
+        match self.token.as_ref().filter(|token| !token.trim().is_empty()) {
+            Some(token) => match token.parse() {
+                Ok(token) => Ok(Some(token)),
+                Err(error) => Err(Failure::usage(format!("--token: {error}"))),
+            },
+            None if self.join.is_empty() => Ok(None),
+            None => Err(Failure::usage("--join: give a token, too")),
+        }
     }
 
     /// Joins as soon as somebody answers: nodes that are started together come up in any order.
@@ -120,6 +128,16 @@ impl ClusterArguments {
         };
         let relay = node.connect(&cluster, events);
         Ok(Some((cluster, relay)))
+    }
+}
+
+fn check_addresses(addresses: &[String]) -> Result<(), Failure> {
+    match addresses.iter().find(|address| !is_address(address)) {
+        None => Ok(()),
+        Some(wrong) => {
+            let message = format!("{wrong}: expected an address such as node.example:7181");
+            Err(Failure::usage(message))
+        }
     }
 }
 

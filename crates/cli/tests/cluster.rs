@@ -250,6 +250,21 @@ fn a_second_node_joins_and_both_know_where_the_other_is() {
 }
 
 #[test]
+fn what_a_member_is_told_of_joining_does_nothing_even_if_it_makes_no_sense() {
+    let (_directory, data) = founded();
+    let (nonsense, nowhere) = ("nonsense", "no address");
+    let told: [&[&str]; 3] = [
+        &["--token", nonsense],
+        &["--join", nowhere, "--token", nonsense],
+        &["--join", "127.0.0.1:1"],
+    ];
+    for arguments in told {
+        let node = Node::start(&data, arguments);
+        assert!(!node.said["cluster"].is_null(), "{arguments:?}: {}", node.log());
+    }
+}
+
+#[test]
 fn two_nodes_that_move_at_the_same_time_find_each_other_through_a_third() {
     let (directory, data) = founded();
     let first = Node::start(&data, &[]);
