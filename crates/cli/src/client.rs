@@ -75,9 +75,14 @@ impl Connection {
     }
 
     /// The token given, or that of a node on this machine.
-    fn token(&self) -> Option<String> {
-        let given = self.token.clone().or_else(|| variable("OUTLAST_TOKEN"));
-        given.or_else(|| read_token(&data_directory(None).ok()?).ok())
+    fn token(&self) -> Result<Option<String>, Failure> {
+        let flag = self.token.clone().map(|token| ("--token", token));
+        let given = flag.or_else(|| Some(("OUTLAST_TOKEN", variable("OUTLAST_TOKEN")?)));
+        if let Some((by, token)) = given {
+            return check_token(by, &token).map(Some);
+        }
+        let kept = data_directory(None).ok().and_then(|directory| read_token(&directory).ok());
+        Ok(kept.filter(|token| can_be_shown(token)))
     }
 }
 
@@ -90,7 +95,7 @@ pub(crate) struct Client {
 
 impl Client {
     fn new(connection: &Connection) -> anyhow::Result<Self> {
-        Self::open(connection.address()?, connection.token())
+        Self::open(connection.address()?, connection.token()?)
     }
 
     fn open(node: Url, token: Option<String>) -> anyhow::Result<Self> {
@@ -240,6 +245,26 @@ fn parse_address(text: &str) -> Result<Url, Failure> {
         .ok_or_else(|| {
             Failure::usage(format!("--node {text}: expected an address such as {DEFAULT_NODE}"))
         })
+}
+
+/// A token as it is shown to a node. What cannot be one is not sent: whoever is told that no node answers, or
+/// that another node's was sent, looks for the mistake elsewhere.
+fn check_token(by: &str, text: &str) -> Result<String, Failure> {
+    let token = text.trim();
+    if can_be_shown(token) {
+        return Ok(token.to_owned());
+    }
+    let wrong = match token {
+        "" => "is empty",
+        _ => "has a line break or another character that no token has",
+    };
+    let advice = "`outlast token --data DIR` prints that of a node";
+    Err(Failure::usage(format!("the token given by {by} {wrong}: {advice}")))
+}
+
+/// Whether a token fits into a request.
+fn can_be_shown(token: &str) -> bool {
+    !token.is_empty() && token.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
 }
 
 /// What to do when no node answers, by the cause.

@@ -363,6 +363,27 @@ fn a_node_and_a_token_that_are_set_to_nothing_are_not_said() {
     assert_eq!(ask("", &["--node", ""]).code, 2);
 }
 
+#[test]
+fn a_token_that_can_be_no_nodes_is_said_to_be_wrong_before_anybody_is_asked() {
+    let world = World::new();
+    for wrong in ["a\nb", "t\u{f6}ken", "", " "] {
+        let said = world.run(&["ps", "--token", wrong]);
+        assert_eq!(said.code, 2, "{wrong:?}: {said:?}");
+        assert!(said.talk.contains("--token"), "{wrong:?}: {said:?}");
+        assert!(said.talk.contains("`outlast token"), "{wrong:?}: {said:?}");
+        for untrue in ["no node answers", "another node's"] {
+            assert!(!said.talk.contains(untrue), "{wrong:?}: {said:?}");
+        }
+    }
+    let mut command = world.command();
+    let said = Said::of(command.env("OUTLAST_TOKEN", "a\nb").arg("ps").output().unwrap());
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.talk.contains("OUTLAST_TOKEN"), "{said:?}");
+    // Whoever reads it from a file gets its last line break, too.
+    let with_break = format!("{}\n", world.token);
+    assert_eq!(world.run(&["ps", "--token", &with_break]).code, 0);
+}
+
 fn token(data: &Path, more: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
     command.args(["token", "--data"]).arg(data).args(more);
