@@ -193,26 +193,69 @@ fn whoever_cancels_what_has_ended_undecided_hears_what_it_waits_for() {
     assert!(reason.contains("still have to agree on"), "{reason}");
 }
 
+/// The open call at node 3 is refused, once node 1 is gone: it has faulted, and not all know.
+fn faulted_and_not_known_to_all() -> Cluster {
+    let mut cluster = one_call();
+    cluster.kill(1);
+    let (execution, ticket, _) = cluster.call_of(3);
+    let fault = Fault::new(FaultKind::Runtime, "no", "it says no").with_status(400);
+    cluster.node(3).step(Input::Answered { execution, ticket, answer: Answer::Failed(fault) });
+    cluster.run(3 * SECOND);
+    assert_eq!(condition(&mut cluster, 3), Condition::Faulted);
+    cluster
+}
+
+fn refusal(cluster: &mut Cluster, ask: Ask) -> String {
+    match cluster.node(3).ask(ask) {
+        Reply::Refused(Refusal::NotPossible(reason)) => reason,
+        other => panic!("refused, not {other:?}"),
+    }
+}
+
 /// Whoever does not know of the end may still have something to undo: until then nobody goes on from it.
 #[test]
 fn what_is_over_is_not_changed_before_all_know_of_it_and_that_is_said() {
-    let mut cluster = one_call();
-    cluster.kill(1);
-    answer(&mut cluster);
-    cluster.run(3 * SECOND);
-    assert!(has_ended(&mut cluster, 3));
+    let mut cluster = faulted_and_not_known_to_all();
     let which = Which::Id(id(1));
     let retry = Ask::Retry(which.clone());
     let compensate = Ask::Compensate { which: which.clone(), reason: "no".to_owned() };
-    for ask in [retry, compensate, Ask::Delete(which)] {
-        let refused = cluster.node(3).ask(ask);
-        let Reply::Refused(Refusal::NotPossible(reason)) = refused else {
-            panic!("refused, not {refused:?}")
-        };
-        assert!(
-            reason.ends_with("not all nodes that hold it together know of its end"),
-            "{reason}"
-        );
+    for ask in [retry.clone(), compensate, Ask::Delete(which)] {
+        let reason = refusal(&mut cluster, ask);
+        let later = "before all nodes that hold it together know of its end; ask again then";
+        assert!(reason.ends_with(later), "{reason}");
+    }
+    cluster.revive(1);
+    cluster.run(10 * SECOND);
+    assert_eq!(cluster.node(3).ask(retry), Reply::Done, "as was said");
+}
+
+#[test]
+fn what_can_never_be_done_is_not_said_to_be_possible_when_all_know_of_the_end() {
+    for is_cancelled in [true, false] {
+        let mut cluster = one_call();
+        cluster.kill(1);
+        let which = Which::Id(id(1));
+        match is_cancelled {
+            // It is answered when a majority knows of it.
+            true => drop(cluster.node(3).send(Ask::Cancel(which.clone()))),
+            false => answer(&mut cluster),
+        }
+        cluster.run(3 * SECOND);
+        let condition = condition(&mut cluster, 3);
+        assert!(condition.is_end() && condition != Condition::Faulted, "{condition:?}");
+        let reason = refusal(&mut cluster, Ask::Retry(which.clone()));
+        let never = "it can not be retried, as only a faulted one can; start a new one";
+        assert!(reason.ends_with(&format!("is {}: {never}", condition.word())), "{reason}");
+        for ask in
+            [Ask::Compensate { which: which.clone(), reason: "no".to_owned() }, Ask::Cancel(which)]
+        {
+            let reason = refusal(&mut cluster, ask);
+            assert!(!reason.contains("before all nodes"), "{reason}");
+        }
+        cluster.revive(1);
+        cluster.run(10 * SECOND);
+        let reason = refusal(&mut cluster, Ask::Retry(Which::Id(id(1))));
+        assert!(reason.ends_with(never), "{reason}");
     }
 }
 

@@ -17,8 +17,11 @@ use crate::{
 /// be the last.
 const LOOKED_AT_MAX: usize = 10_000;
 
-/// Why what has ended cannot be changed yet.
-const HELD_TOGETHER: &str = "not all nodes that hold it together know of its end";
+/// Until when what has ended cannot be changed.
+const HELD_TOGETHER: &str =
+    "before all nodes that hold it together know of its end; ask again then";
+/// Why what has not faulted cannot be retried.
+const ONLY_FAULTED: &str = "as only a faulted one can";
 
 impl Engine {
     /// Answers a request, now or later.
@@ -88,7 +91,7 @@ impl Engine {
             Ask::Signal { which, event } => {
                 let id = self.find(&which)?;
                 if self.roster.known(id).condition.is_end() {
-                    return Err(self.not_possible(id, "take no more events"));
+                    return Err(self.not_possible(id, Wish::Hear));
                 }
                 self.accept_event(step, caller, Some(id), event)
             }
@@ -174,12 +177,13 @@ impl Engine {
         event: Event,
     ) -> Result<(), Refusal> {
         let id = self.find(which)?;
-        let wish = wish_of(&event);
+        let wish = Wish::of(&event);
         let is_pause = matches!(event, Event::SuspendRequested | Event::ResumeRequested);
         if is_pause && self.roster.known(id).is_active() {
             return Err(Refusal::NotPossible(format!(
                 "execution {id} is active, so every node that holds it executes it, and the others would \
-                 go on: it can {wish}; it can be cancelled, or rolled back"
+                 go on: it can {}; it can be cancelled, or rolled back",
+                wish.denied()
             )));
         }
         if matches!(event, Event::CompensateRequested(_)) {
@@ -199,21 +203,32 @@ impl Engine {
         Ok(())
     }
 
-    fn not_possible(&self, id: ExecutionId, wish: &str) -> Refusal {
-        let entry = self.roster.get(id);
-        let condition = entry.map_or("gone", |entry| entry.condition.word());
-        if entry.is_some_and(Entry::is_being_decided) {
+    /// Why something cannot be done with an execution, and until when.
+    fn not_possible(&self, id: ExecutionId, wish: Wish) -> Refusal {
+        let denied = wish.denied();
+        let Some(entry) = self.roster.get(id) else {
+            return Refusal::NotPossible(format!("execution {id} is gone: it can {denied}"));
+        };
+        let condition = entry.condition;
+        if entry.is_being_decided() {
             return Refusal::NotPossible(format!(
                 "execution {id} has come to an end that the nodes which hold it still have to agree on: it \
-                 can {wish}"
+                 can {denied}"
             ));
         }
-        if entry.is_some_and(|entry| entry.condition.is_end() && entry.custody.is_some()) {
-            return Refusal::NotPossible(format!(
-                "execution {id} is {condition}: it can {wish} as long as {HELD_TOGETHER}"
-            ));
-        }
-        Refusal::NotPossible(format!("execution {id} is {condition}: it can {wish}"))
+        let more = match wish {
+            Wish::Retry | Wish::RollBack
+                if condition == Condition::Faulted && entry.custody.is_some() =>
+            {
+                format!(" {HELD_TOGETHER}")
+            }
+            Wish::Retry if condition == Condition::Faulted => String::new(),
+            Wish::Retry if condition.is_end() => format!(", {ONLY_FAULTED}; start a new one"),
+            Wish::Retry => format!(", {ONLY_FAULTED}"),
+            _ => String::new(),
+        };
+        let condition = condition.word();
+        Refusal::NotPossible(format!("execution {id} is {condition}: it can {denied}{more}"))
     }
 
     fn delete(&mut self, step: &mut Step, caller: Caller, which: &Which) -> Result<(), Refusal> {
@@ -222,7 +237,7 @@ impl Engine {
         let obstacle = if !entry.condition.is_end() {
             "has not ended; cancel it first"
         } else if entry.custody.is_some() {
-            let reason = format!("can not be deleted as long as {HELD_TOGETHER}");
+            let reason = format!("can not be deleted {HELD_TOGETHER}");
             return Err(Refusal::NotPossible(format!("execution {id} {reason}")));
         } else if entry.held {
             "can still be rolled back by its parent; it can be deleted when that has ended"
@@ -371,14 +386,39 @@ const fn is_change(ask: &Ask) -> bool {
     )
 }
 
-/// What cannot be done, said so that it follows "it can".
-const fn wish_of(event: &Event) -> &'static str {
-    match event {
-        Event::CancelRequested => "not be cancelled",
-        Event::CompensateRequested(_) => "not be rolled back",
-        Event::SuspendRequested => "not be suspended",
-        Event::ResumeRequested => "not be resumed",
-        Event::RetryRequested => "not be retried",
-        _ => "not do this",
+/// What somebody wishes to be done with an execution.
+#[derive(Clone, Copy)]
+enum Wish {
+    Cancel,
+    RollBack,
+    Suspend,
+    Resume,
+    Retry,
+    /// That it takes an event.
+    Hear,
+}
+
+impl Wish {
+    fn of(event: &Event) -> Self {
+        match event {
+            Event::CancelRequested => Self::Cancel,
+            Event::CompensateRequested(_) => Self::RollBack,
+            Event::SuspendRequested => Self::Suspend,
+            Event::ResumeRequested => Self::Resume,
+            Event::RetryRequested => Self::Retry,
+            other => unreachable!("nobody asks for {other:?}"),
+        }
+    }
+
+    /// That it cannot be done, said so that it follows "it can".
+    const fn denied(self) -> &'static str {
+        match self {
+            Self::Cancel => "not be cancelled",
+            Self::RollBack => "not be rolled back",
+            Self::Suspend => "not be suspended",
+            Self::Resume => "not be resumed",
+            Self::Retry => "not be retried",
+            Self::Hear => "take no more events",
+        }
     }
 }
