@@ -2,11 +2,12 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
 use crate::nodes::{Cluster, Node};
-use crate::processes::until;
+use crate::processes::{pause, until};
 use crate::{line, start};
 
 /// Waits for an event, and is over.
@@ -92,6 +93,39 @@ fn what_happens_is_followed_on_when_the_holder_that_told_it_dies() {
     assert!(rest.iter().any(|line| line.ends_with("task completed        hear")), "{rest:?}");
     assert!(!rest.iter().any(|line| line.ends_with("task started          hear")), "{rest:?}");
     assert!(rest.last().is_some_and(|line| line.contains("  ended ")), "{rest:?}");
+}
+
+/// A holder that was away does not know how the others came to what it is given when it is back.
+#[test]
+fn what_happens_while_the_holder_that_tells_it_is_away_is_told_by_another() {
+    const STEPS: usize = 30;
+    let mut cluster = Cluster::of(4);
+    let flow = cluster.file("line.yaml", &line(STEPS));
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(200));
+    let execution = start(&cluster.nodes[0], &flow, &["--survival", "passive:3"]);
+    let shown = cluster.nodes[0].said(&["show", &execution, "--json"]);
+    let is = |node: &Node, of: &Json| *of == json!(node.id);
+    let holders = shown["nodes"].as_array().unwrap();
+    let is_apart = |node: &&Node| !holders.iter().any(|holder| is(node, holder));
+    let mut command = cluster.nodes.iter().find(is_apart).unwrap().command(&["history"]);
+    let mut following =
+        command.args([&execution, "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines =
+        BufReader::new(following.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    let before: Vec<_> = lines.by_ref().take_while(|line| !line.ends_with("step3")).collect();
+    let leader = cluster.nodes.iter().position(|node| is(node, &shown["leader"])).unwrap();
+    // Nothing new is told meanwhile, so that nobody waits for its answer when it dies: whoever does hears of it.
+    pause(Duration::from_millis(100));
+    cluster.nodes[leader].kill();
+    cluster.until_called(cluster.ledger.traffic().arrived + 1);
+    cluster.nodes[leader].restart(None);
+    let told: Vec<String> = before.into_iter().chain(lines).collect();
+    assert!(following.wait().unwrap().success(), "{told:#?}");
+    for step in 1..=STEPS {
+        let line = format!("task completed        step{step}");
+        assert!(told.iter().any(|told| told.ends_with(&line)), "{line}: {told:#?}");
+    }
+    assert!(told.last().is_some_and(|line| line.contains("  ended ")), "{told:#?}");
 }
 
 #[test]

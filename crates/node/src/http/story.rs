@@ -7,6 +7,9 @@ use utoipa::ToSchema;
 
 use crate::driver::HistoryLine;
 
+/// What it is called that a node was given the run of others, and does not know how they came to it.
+pub(super) const GAP: &str = "adopted";
+
 /// One thing that happened.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Line {
@@ -87,7 +90,7 @@ pub(super) const fn is_ended(before: bool, happening: &Happening) -> bool {
 pub(super) fn is_ended_by(before: bool, what: &str) -> bool {
     match what {
         "ended" => true,
-        "retryRequested" | "compensationStarted" | "adopted" => false,
+        "retryRequested" | "compensationStarted" | GAP => false,
         _ => before,
     }
 }
@@ -147,7 +150,7 @@ fn tell(happening: &Happening) -> Told {
                 "the run of other nodes, {progress} {activities} completed: it counts here from now on, \
                  and their histories tell how it came to that"
             );
-            Told::whole("adopted", Some(detail))
+            Told::whole(GAP, Some(detail))
         }
     }
 }

@@ -9,6 +9,8 @@
 //! Invariant: no copy but the keeper's goes on. So while the keeper is silent nobody changes it, and the
 //! others tell of its first end.
 
+use std::collections::BTreeSet;
+
 use axum::http::StatusCode;
 use outlast_engine::{Ask, Condition, Detail, Reply};
 use outlast_lineage::NodeId;
@@ -46,6 +48,28 @@ pub(super) struct Found {
 pub(super) async fn find(relay: &Relay, execution: &str) -> Result<Found, Vec<String>> {
     let (told, silent) = ask(relay, execution).await;
     found(&told, |node| is_member(relay, node)).ok_or(silent)
+}
+
+/// Who else tells of an execution than some of those that know it.
+pub(super) async fn teller_besides(
+    relay: &Relay,
+    execution: &str,
+    some: &BTreeSet<NodeId>,
+) -> Option<NodeId> {
+    let (told, _) = ask(relay, execution).await;
+    besides(told, some, |node| is_member(relay, node))
+}
+
+fn besides(
+    mut told: Vec<Told>,
+    some: &BTreeSet<NodeId>,
+    is_member: impl Fn(NodeId) -> bool,
+) -> Option<NodeId> {
+    // Once all have forgotten that they held it, what becomes of it is told by its keeper alone.
+    let is_kept = told.iter().any(|told| told.copies.is_some() && told.may_go_on);
+    told.retain(|told| !some.contains(&told.node));
+    let teller = found(&told, is_member)?.teller;
+    (!is_kept).then_some(teller)
 }
 
 /// What the others say of an execution, and who says nothing.
@@ -265,6 +289,22 @@ mod tests {
         let told = [held(ONE, "running", TWO), held(TWO, "running", TWO)];
         assert_eq!(found(&told, all), Some(Found { teller: TWO, changer: TWO }));
         assert_eq!(found(&[], all), None);
+    }
+
+    #[test]
+    fn another_one_tells_what_is_held_together_or_over_for_good() {
+        let besides = |told: &[Told], some: &[NodeId]| {
+            besides(told.to_vec(), &some.iter().copied().collect(), all)
+        };
+        let told = [held(ONE, "running", TWO), held(TWO, "running", TWO)];
+        assert_eq!(besides(&told, &[]), Some(TWO));
+        assert_eq!(besides(&told, &[TWO]), Some(ONE));
+        assert_eq!(besides(&told, &[ONE, TWO]), None);
+        let told = [copy(TWO, "completed", "9"), copy(THREE, "completed", "5")];
+        assert_eq!(besides(&told, &[THREE]), Some(TWO));
+        // The keeper may have it tried again, and no other copy hears of that.
+        let told = [copy(TWO, "faulted", "9"), copy(THREE, "faulted", "5")];
+        assert_eq!(besides(&told, &[THREE]), None);
     }
 
     #[test]

@@ -4,8 +4,12 @@
 //! word. Pages that are asked for again are bounded like any other question, and the one who asks knows
 //! when nobody answers any more: then another holder's history is read on, from where the first one's was
 //! left. If there is none, the stream breaks off, as it does when the node that is asked dies.
+//!
+//! A holder that was away is given the state that the others came to, and its history says so instead of how
+//! they did (`adopted`): it has a gap. Whoever was there wrote that down, so another holder's history is
+//! read on then, too. The gap is told if nobody who answers has a history without one.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +23,7 @@ use outlast_lineage::NodeId;
 use serde_json::Value as Json;
 
 use super::super::{story, watch};
-use super::copies::{find, later_elsewhere};
+use super::copies::{find, is_connected, later_elsewhere, teller_besides};
 use super::one::unknown;
 use super::{Api, CHANGE_TIME_MAX, Problem, Whole, look};
 use crate::relay::Relay;
@@ -60,7 +64,9 @@ pub(super) async fn answer(
 
 fn follow(relay: &Relay, holder: NodeId, execution: &str) -> Response {
     let (relay, execution) = (relay.clone(), execution.to_owned());
-    let reader = Reader { relay, holder, execution, pages: Pages::default() };
+    let gapped = BTreeSet::new();
+    let reader =
+        Reader { relay, holder, execution, pages: Pages::default(), gapped, told_by: None };
     let events = stream::try_unfold(reader, async |mut reader| {
         let Some(line) = reader.next().await? else { return Ok::<_, BrokenOff>(None) };
         let event = Event::default().json_data(line).map_err(|_| BrokenOff)?;
@@ -76,6 +82,10 @@ struct Reader {
     /// As it stands in the path.
     execution: String,
     pages: Pages,
+    /// Holders whose histories have gaps. If one of them is read all the same, its gaps are told.
+    gapped: BTreeSet<NodeId>,
+    /// Who told the last line.
+    told_by: Option<NodeId>,
 }
 
 impl Reader {
@@ -95,16 +105,42 @@ impl Reader {
                 Read::Nothing | Read::Busy => tokio::time::sleep(PAUSE).await,
                 Read::Gone => return Ok(None),
                 Read::Silent => self.ask_another().await?,
+                Read::Gap => self.pass_gap().await?,
             }
         }
     }
 
     /// Reads on at another node that holds the execution.
     async fn ask_another(&mut self) -> Result<(), BrokenOff> {
-        let found = find(&self.relay, &self.execution).await.map_err(|_| BrokenOff)?;
-        self.holder = found.teller;
-        self.pages.begin_anew();
+        let teller = match self.teller_without_gap().await {
+            Some(teller) => teller,
+            None => find(&self.relay, &self.execution).await.map_err(|_| BrokenOff)?.teller,
+        };
+        self.read_on_at(teller);
         Ok(())
+    }
+
+    /// Reads on where the history has no gap. If that is nowhere, whoever has told all so far goes on with the
+    /// gap: of the others more would be missing.
+    async fn pass_gap(&mut self) -> Result<(), BrokenOff> {
+        self.gapped.insert(self.holder);
+        let goes_on =
+            |node: &NodeId| self.gapped.contains(node) && is_connected(&self.relay, *node);
+        match self.teller_without_gap().await.or_else(|| self.told_by.filter(goes_on)) {
+            Some(teller) => self.read_on_at(teller),
+            None => self.ask_another().await?,
+        }
+        Ok(())
+    }
+
+    /// Another one whose history has no gap, as far as is known.
+    async fn teller_without_gap(&self) -> Option<NodeId> {
+        teller_besides(&self.relay, &self.execution, &self.gapped).await
+    }
+
+    fn read_on_at(&mut self, teller: NodeId) {
+        self.holder = teller;
+        self.pages.begin_anew();
     }
 
     /// Whether the end that was told is one, as the other node sees it; nothing if it does not answer.
@@ -117,6 +153,12 @@ impl Reader {
     }
 
     async fn read(&mut self) -> Result<Read, BrokenOff> {
+        // What is asked waits for a while until the holder is back, if nobody else tells of it.
+        if !is_connected(&self.relay, self.holder)
+            && let Some(teller) = self.teller_without_gap().await
+        {
+            self.read_on_at(teller);
+        }
         let (execution, from) = (&self.execution, self.pages.from);
         let path = format!("/v1/executions/{execution}/history?from={from}&limit={PAGE}");
         let asked = self.relay.ask(self.holder, look(path), CHANGE_TIME_MAX).await;
@@ -124,7 +166,11 @@ impl Reader {
         match StatusCode::from_u16(answer.status) {
             Ok(StatusCode::OK) => {
                 let page = serde_json::from_slice(&answer.body).map_err(|_| BrokenOff)?;
-                Ok(if self.pages.turn(page) { Read::More } else { Read::Nothing })
+                let read = self.pages.turn(page, self.gapped.contains(&self.holder));
+                if !self.pages.lines.is_empty() {
+                    self.told_by = Some(self.holder);
+                }
+                Ok(read)
             }
             Ok(StatusCode::NOT_FOUND) => Ok(Read::Gone),
             Ok(StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => Ok(Read::Busy),
@@ -134,6 +180,7 @@ impl Reader {
 }
 
 /// What became of asking for a page.
+#[derive(PartialEq, Eq, Debug)]
 enum Read {
     /// There was something, or there is more to read.
     More,
@@ -145,6 +192,8 @@ enum Read {
     Gone,
     /// The other node does not answer any more.
     Silent,
+    /// The other node does not know how it came to what follows.
+    Gap,
 }
 
 /// How far a history was read.
@@ -180,13 +229,19 @@ impl Told {
         }
     }
 
-    /// Whether the line at this place was told.
+    /// Whether the line at this place was told, as far as is remembered.
     fn has(&self, place: usize, line: &Json) -> bool {
-        let forgotten = self.count - self.last.len();
-        match place.checked_sub(forgotten) {
-            None => true,
-            Some(place) => self.last.get(place) == Some(line),
-        }
+        place < self.forgotten() || self.remembers(place, line)
+    }
+
+    /// Whether the line at this place was told for certain.
+    fn remembers(&self, place: usize, line: &Json) -> bool {
+        let place = place.checked_sub(self.forgotten());
+        place.is_some_and(|place| self.last.get(place) == Some(line))
+    }
+
+    fn forgotten(&self) -> usize {
+        self.count - self.last.len()
     }
 }
 
@@ -201,22 +256,31 @@ fn shared(line: &Json) -> Json {
 }
 
 impl Pages {
-    /// Takes the next page. Says whether there was anything in it, or is anything after it.
-    fn turn(&mut self, mut page: Json) -> bool {
+    /// Takes the next page, up to a gap in it unless those are told.
+    fn turn(&mut self, mut page: Json, tells_gaps: bool) -> Read {
         let next = page.get("next").and_then(Json::as_u64);
-        let Some(Json::Array(lines)) = page.get_mut("lines").map(Json::take) else { return false };
-        for line in &lines {
-            let position = line.get("position").and_then(Json::as_u64);
-            self.from = self.from.max(position.map_or(0, |position| position + 1));
-            let what = line.get("what").and_then(Json::as_str).unwrap_or_default();
-            self.ended = story::is_ended_by(self.ended, what);
-        }
-        self.from = self.from.max(next.unwrap_or(0));
+        let Some(Json::Array(lines)) = page.get_mut("lines").map(Json::take) else {
+            return Read::Nothing;
+        };
         let any = !lines.is_empty() || next.is_some();
         for line in lines {
+            let what = line.get("what").and_then(Json::as_str).unwrap_or_default();
+            if what == story::GAP && !tells_gaps && !self.was_told(&line) {
+                return Read::Gap;
+            }
+            self.ended = story::is_ended_by(self.ended, what);
+            let position = line.get("position").and_then(Json::as_u64);
+            self.from = self.from.max(position.map_or(0, |position| position + 1));
             self.take(line);
         }
-        any
+        self.from = self.from.max(next.unwrap_or(0));
+        if any { Read::More } else { Read::Nothing }
+    }
+
+    /// Whether another node's history has told the line that comes next.
+    fn was_told(&self, line: &Json) -> bool {
+        let (place, line) = (self.here.count, shared(line));
+        self.before.as_ref().is_some_and(|before| before.remembers(place, &line))
     }
 
     /// Tells a line, unless another node's history has told it.
@@ -253,19 +317,25 @@ mod tests {
     #[test]
     fn every_record_is_read_once() {
         let mut pages = Pages::default();
-        assert!(pages.turn(json!({ "lines": [line(3, "started"), line(3, "taskStarted")] })));
+        let page = json!({ "lines": [line(3, "started"), line(3, "taskStarted")] });
+        assert_eq!(pages.turn(page, false), Read::More);
         assert_eq!((pages.from, pages.lines.len()), (4, 2));
-        assert!(!pages.turn(json!({ "lines": [], "next": null })));
+        assert_eq!(pages.turn(json!({ "lines": [], "next": null }), false), Read::Nothing);
         // Records of which there is nothing to tell are passed over.
-        assert!(pages.turn(json!({ "lines": [], "next": 60 })));
+        assert_eq!(pages.turn(json!({ "lines": [], "next": 60 }), false), Read::More);
         assert_eq!(pages.from, 60);
     }
 
-    /// What is told of a history that begins with these lines, each of a record of its own.
-    fn told(pages: &mut Pages, words: &[&str], first: u64) -> Vec<String> {
+    /// A page of these lines, each of a record of its own.
+    fn page(words: &[&str], first: u64) -> Json {
         let lines: Vec<Json> =
             (first..).zip(words).map(|(place, what)| line(place, what)).collect();
-        pages.turn(json!({ "lines": lines }));
+        json!({ "lines": lines })
+    }
+
+    /// What is told of a history that begins with these lines.
+    fn told(pages: &mut Pages, words: &[&str], first: u64) -> Vec<String> {
+        assert_eq!(pages.turn(page(words, first), true), Read::More);
         pages.lines.drain(..).map(|line| line["what"].as_str().unwrap().to_owned()).collect()
     }
 
@@ -294,6 +364,34 @@ mod tests {
     }
 
     #[test]
+    fn what_a_holder_does_not_know_another_one_tells() {
+        let mut pages = Pages::default();
+        let gapped = ["started", "a", "adopted", "d"];
+        assert_eq!(pages.turn(page(&gapped, 3), false), Read::Gap);
+        assert_eq!(pages.lines.drain(..).count(), 2, "what was before it is told");
+        pages.begin_anew();
+        assert_eq!(told(&mut pages, &["started", "a", "b", "c", "d"], 70), ["b", "c", "d"]);
+    }
+
+    #[test]
+    fn a_gap_that_all_have_is_told_by_whoever_has_told_all_before() {
+        let mut pages = Pages::default();
+        assert_eq!(pages.turn(page(&["started", "a", "adopted", "d"], 3), false), Read::Gap);
+        assert_eq!(pages.lines.drain(..).count(), 2);
+        pages.begin_anew();
+        // One that knows less tells nothing, and nothing is forgotten for it.
+        assert_eq!(pages.turn(page(&["adopted", "d"], 5), false), Read::Gap);
+        assert!(pages.lines.is_empty());
+        pages.begin_anew();
+        assert_eq!(told(&mut pages, &["started", "a", "adopted", "d"], 3), ["adopted", "d"]);
+        // Another one that has told the same is read on without a word of it.
+        pages.begin_anew();
+        let same = page(&["started", "a", "adopted", "d", "e"], 70);
+        assert_eq!(pages.turn(same, false), Read::More);
+        assert_eq!(pages.lines.len(), 1);
+    }
+
+    #[test]
     fn of_a_long_history_the_end_is_compared() {
         let mut pages = Pages::default();
         let words = vec!["again"; 3 * REMEMBERED];
@@ -308,9 +406,9 @@ mod tests {
     #[test]
     fn what_is_tried_again_after_its_end_goes_on() {
         let mut pages = Pages::default();
-        pages.turn(json!({ "lines": [line(3, "ended")] }));
+        pages.turn(json!({ "lines": [line(3, "ended")] }), false);
         assert!(pages.ended);
-        pages.turn(json!({ "lines": [line(4, "retryRequested"), line(4, "taskStarted")] }));
+        pages.turn(page(&["retryRequested", "taskStarted"], 4), false);
         assert!(!pages.ended);
     }
 }
