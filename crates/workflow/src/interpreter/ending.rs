@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use outlast_lineage::BranchId;
+use outlast_lineage::{BranchId, OperationKey};
 
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, BranchState, Failure, Path, PlanEntry, Stage};
+use crate::execution::{Activity, Branch, BranchState, Failure, PlanEntry, Stage};
 use crate::program::Kind;
-use crate::{Answer, Command, Fault, FaultKind, Happening, Outcome, TaskId};
+use crate::{Answer, Command, Fault, FaultKind, Happening, Outcome};
 
 impl Machine<'_> {
     /// The trunk has run to its end, forward or back.
@@ -175,8 +175,30 @@ impl Machine<'_> {
             self.commands.extend(beside);
             self.queue_ready();
         }
-        self.push_compensation(&mut trunk, beside_the_first(entries), Failure::Park);
+        let entries = self.beside_the_first(entries);
+        self.push_compensation(&mut trunk, entries, Failure::Park);
         self.settle(trunk, Turn::Again);
+    }
+
+    /// What was asked for again by the same key, after a run that had faulted was tried again, is one thing that was
+    /// done, and was done when it was first asked for: what followed from that is undone before it.
+    fn beside_the_first(&self, entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
+        let mut places: BTreeMap<OperationKey, usize> = BTreeMap::new();
+        let mut groups: Vec<Vec<PlanEntry>> = Vec::new();
+        for entry in entries {
+            let effect = match &entry {
+                PlanEntry::Undo { effect, .. } => *effect,
+                PlanEntry::Uncertain(frames) => frames.iter().rev().find_map(|frame| frame.effect),
+                _ => None,
+            };
+            let asked = effect.and_then(|effect| self.execution.ledger.get(&effect));
+            let place = asked.map(|asked| *places.entry(asked.key).or_insert(groups.len()));
+            match place.and_then(|place| groups.get_mut(place)) {
+                Some(group) => group.push(entry),
+                None => groups.push(vec![entry]),
+            }
+        }
+        groups.into_iter().flatten().collect()
     }
 
     /// A run that had completed is rolled back: it needs a trunk again. Its tickets go on where
@@ -284,26 +306,6 @@ impl Machine<'_> {
 /// Where the plan of a completed child is kept.
 pub(super) const KEPT_PLAN: crate::execution::PlanId =
     crate::execution::PlanId(crate::Ticket { branch: BranchId::TRUNK, number: u32::MAX });
-
-/// What was asked for again by the same key, after a run that had faulted was tried again, is one thing that was
-/// done, and was done when it was first asked for: what followed from that is undone before it.
-fn beside_the_first(entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
-    let mut places: BTreeMap<(TaskId, Path), usize> = BTreeMap::new();
-    let mut groups: Vec<Vec<PlanEntry>> = Vec::new();
-    for entry in entries {
-        let place = match &entry {
-            PlanEntry::Undo { task, path, .. } => {
-                *places.entry((*task, *path)).or_insert(groups.len())
-            }
-            _ => groups.len(),
-        };
-        match groups.get_mut(place) {
-            Some(group) => group.push(entry),
-            None => groups.push(vec![entry]),
-        }
-    }
-    groups.into_iter().flatten().collect()
-}
 
 fn collect_children(entries: &[PlanEntry], children: &mut Vec<outlast_lineage::ExecutionId>) {
     for entry in entries {
