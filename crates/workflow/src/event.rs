@@ -124,6 +124,9 @@ pub enum Event {
 pub enum Answer {
     /// It succeeded.
     Succeeded(Value),
+    /// It succeeded, and this is more than the execution may hold, for this reason: of the value only
+    /// what undoes the call is kept.
+    TooLarge(Value, Fault),
     /// It definitely failed: the provider said so, or it was never reached.
     Failed(Fault),
     /// It may or may not have happened.

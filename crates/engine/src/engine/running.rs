@@ -279,13 +279,14 @@ impl Engine {
         }
     }
 
-    /// An answer, unless its data is more than may come in.
+    /// An answer, as one that is too large if its data is more than may come in. A refusal is what it is:
+    /// only its beginning is quoted.
     pub(super) fn admit_answer(&mut self, id: ExecutionId, answer: Answer) -> Answer {
         match answer {
             Answer::Succeeded(value) => match self.excess(id, &value) {
-                // It happened, but what came of it cannot be kept: that is not a definite failure.
                 Some(detail) => {
-                    Answer::Unknown(Fault::new(FaultKind::Runtime, "Answer too large", detail))
+                    let fault = Fault::new(FaultKind::Runtime, "Answer too large", detail);
+                    Answer::TooLarge(value, fault)
                 }
                 None => Answer::Succeeded(value),
             },

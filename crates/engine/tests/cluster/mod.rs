@@ -44,7 +44,16 @@ pub(crate) type Noise = Box<dyn FnMut(&[u8]) -> Vec<u8>>;
 impl Cluster {
     /// Nodes that know each other and a program.
     pub(crate) fn new(count: u64, program: &Arc<Program>) -> Self {
-        let nodes = (1..=count).map(|id| Driver::with(EngineOptions::new(NodeId(id))));
+        Self::with(count, program, EngineOptions::new)
+    }
+
+    /// The same, with options of their own.
+    pub(crate) fn with(
+        count: u64,
+        program: &Arc<Program>,
+        options: fn(NodeId) -> EngineOptions,
+    ) -> Self {
+        let nodes = (1..=count).map(|id| Driver::with(options(NodeId(id))));
         let mut cluster = Self {
             nodes: nodes.collect(),
             cut: BTreeSet::new(),

@@ -43,7 +43,7 @@ pub(super) const fn of_visit(visited: &Visited) -> &'static str {
 /// What an answer says.
 pub(super) const fn of_answer(answer: &Answer) -> &'static str {
     match answer {
-        Answer::Succeeded(_) => "that it was done",
+        Answer::Succeeded(_) | Answer::TooLarge(..) => "that it was done",
         Answer::Failed(_) => "that it failed",
         Answer::Unknown(_) => "by nobody: what became of it is not known",
     }

@@ -25,7 +25,7 @@ use outlast_lineage::{BranchId, Digest, EffectId, ExecutionId, Ledger, Time};
 
 pub(crate) use branch::{Birth, Branch, BranchState, Nested};
 pub use datum::{DATA_BYTES_MAX, SHARED_DATA_BYTES_MAX};
-pub(crate) use datum::{Datum, LargeValues};
+pub(crate) use datum::{Datum, LARGE, LargeValues};
 pub use delta::Delta;
 pub(crate) use delta::Touched;
 pub(crate) use exchange::{Departure, Exchange, ExchangePatch, Outgoing};

@@ -97,6 +97,9 @@ impl Machine<'_> {
         let request = &calling.request;
         match answer {
             Answer::Succeeded(output) => self.succeeded(branch, request, output),
+            Answer::TooLarge(output, fault) => {
+                self.succeeded_in_excess(branch, request, &output, fault)
+            }
             // Refusing to answer now says nothing about an earlier time it was asked.
             Answer::Failed(fault) if !self.is_definite(calling, &fault) => {
                 self.unknown(branch, calling, fault)

@@ -15,6 +15,7 @@ mod emitting;
 mod ending;
 mod evaluation;
 mod events;
+mod excess;
 mod gathering;
 mod graphs;
 mod noting;

@@ -258,18 +258,24 @@ impl<'a> Machine<'a> {
 
     /// The undo of the innermost task, whose output is not known: it counts as null.
     pub(super) fn capture_unheard(&mut self, branch: &Branch) -> Result<PlanEntry, Fault> {
+        let captured = self.captured_of(branch, Value::default())?;
+        Ok(self.undo_with(branch, captured))
+    }
+
+    /// What the undo of the innermost task is told if this is the task's output, as far as no worker is
+    /// needed to say so.
+    pub(super) fn captured_of(&self, branch: &Branch, output: Value) -> Result<Value, Fault> {
         let task = self.definition(branch);
         let compensation = task.traits.compensation.as_ref().expect("only those are captured");
-        let mut sight = Sight::from_top(branch, Value::default());
-        sight.output = Some(Value::default());
-        let captured = match &compensation.capture {
-            Some(template) => self.evaluate_template_here(branch, template, &sight)?,
+        let mut sight = Sight::from_top(branch, output.clone());
+        sight.output = Some(output.clone());
+        match &compensation.capture {
+            Some(template) => self.evaluate_template_here(branch, template, &sight),
             None => {
                 let input = self.value(branch.top().expect("a task is being run").input());
-                value::object([("input", input), ("output", Value::default())])
+                Ok(value::object([("input", input), ("output", output)]))
             }
-        };
-        Ok(self.undo_entry(branch, compensation, captured).0)
+        }
     }
 
     /// The undo of the innermost task, told this.

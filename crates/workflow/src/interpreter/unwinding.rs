@@ -201,7 +201,7 @@ impl Machine<'_> {
 
     /// Which task of a branch owes an undo for a call that has happened, and has not put it down: the
     /// innermost, or one that calls it as a function.
-    fn owner_of_result(&self, branch: &Branch) -> Option<usize> {
+    pub(super) fn owner_of_result(&self, branch: &Branch) -> Option<usize> {
         let frames = branch.frames();
         let innermost = frames.last().filter(|frame| frame.has_worked())?;
         if is_undoing(branch, frames.iter()) {

@@ -97,6 +97,9 @@ impl Machine<'_> {
         match answer {
             // Whatever would follow needs another turn, and there is none.
             Answer::Succeeded(output) => drop(self.succeeded(branch, &calling.request, output)),
+            Answer::TooLarge(output, fault) => {
+                self.keep_what_undoes(branch, &calling.request, &output, &fault);
+            }
             Answer::Failed(fault) if self.is_definite(calling, &fault) => {
                 if !calling.request.readonly && !calling.request.undo {
                     self.effect_gone(calling.request.effect);
