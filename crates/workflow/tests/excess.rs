@@ -196,6 +196,7 @@ fn an_undo_that_is_answered_with_too_much_is_done() {
         false,
     );
     answer_too_much(&mut world, "a-bar");
+    assert!(world.call_of("b-bar").is_some(), "it is not asked for again");
     assert!(matches!(world.run(), Outcome::Compensated(_)));
     assert_eq!(world.done(), ["b", "a", "a-bar", "b-bar"]);
 }

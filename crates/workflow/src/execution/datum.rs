@@ -143,6 +143,11 @@ impl LargeValues {
         self.weights.values().sum()
     }
 
+    /// Whether this step has added some.
+    pub(crate) fn has_grown(&self) -> bool {
+        !self.touch.added.is_empty()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.values.len()

@@ -26,21 +26,46 @@ impl Machine<'_> {
         }
     }
 
-    /// After a turn that added data: what nothing names any more is dropped. If it is too much
-    /// nevertheless, the task that added it fails, and its data is dropped, too.
+    /// After something added data: if it is too much, the task that added it fails, and its data is
+    /// dropped.
     pub(super) fn bound_data(&mut self, branch: &mut Branch) -> Turn {
-        let most = self.data_max();
-        if self.execution.large.bytes() <= most {
-            return Turn::Again;
-        }
-        self.drop_unnamed(branch);
-        if self.execution.large.bytes() <= most || !self.is_forward() || branch.top().is_none() {
-            return Turn::Again;
-        }
+        let fault = self.excess_of_data(branch).filter(|_| branch.top().is_some());
+        let Some(fault) = fault else { return Turn::Again };
         branch.set_data(Datum::null());
         self.drop_unnamed(branch);
+        self.raise(branch, fault)
+    }
+
+    /// Gives a branch another context, unless the execution would hold too much with it: then the one
+    /// that it had stays.
+    pub(super) fn change_context(&mut self, branch: &mut Branch, to: Value) -> Result<(), Fault> {
+        let context = self.share(to);
+        if matches!(context, Datum::Small(_)) || self.execution.large.bytes() <= self.data_max() {
+            branch.set_context(context);
+            return Ok(());
+        }
+        let before = self.value(branch.context());
+        branch.set_context(context);
+        let Some(fault) = self.excess_of_data(branch) else { return Ok(()) };
+        let before = self.share(before);
+        branch.set_context(before);
+        self.drop_unnamed(branch);
+        Err(fault)
+    }
+
+    /// Why the data is too much, after what nothing names any more is dropped. What is rolled back is not
+    /// kept from it by its size.
+    fn excess_of_data(&mut self, branch: &Branch) -> Option<Fault> {
+        let most = self.data_max();
+        if self.execution.large.bytes() <= most {
+            return None;
+        }
+        self.drop_unnamed(branch);
+        if self.execution.large.bytes() <= most || !self.is_forward() {
+            return None;
+        }
         let detail = self.excess("the data of the execution");
-        self.raise(branch, Fault::new(FaultKind::Runtime, "too much data", detail))
+        Some(Fault::new(FaultKind::Runtime, "too much data", detail))
     }
 
     fn drop_unnamed(&mut self, branch: &Branch) {

@@ -239,20 +239,25 @@ impl<'a> Machine<'a> {
 
     fn run(&mut self) {
         let mut fuel = FUEL;
+        // What the event itself has added was not looked at yet.
+        let mut held =
+            if self.execution.large.has_grown() { 0 } else { self.execution.large.len() };
         while let Some(id) = self.ready.pop_front() {
             let Some(mut branch) = self.take(id) else { continue };
             let turn = loop {
-                if fuel == 0 {
-                    break Turn::Again;
+                let bounded = match held < self.execution.large.len() {
+                    true => self.bound_data(&mut branch),
+                    false => Turn::Again,
+                };
+                held = self.execution.large.len();
+                match bounded {
+                    Turn::Again if fuel == 0 => break Turn::Again,
+                    Turn::Again => {}
+                    turn => break turn,
                 }
                 fuel -= 1;
-                let held = self.execution.large.len();
                 match self.turn(&mut branch) {
-                    Turn::Again if self.execution.large.len() <= held => {}
-                    Turn::Again => match self.bound_data(&mut branch) {
-                        Turn::Again => {}
-                        turn => break turn,
-                    },
+                    Turn::Again => {}
                     turn => break turn,
                 }
             };

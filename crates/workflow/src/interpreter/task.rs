@@ -344,8 +344,9 @@ impl<'a> Machine<'a> {
             if let Some(fault) = self.violation(&task.export, &context, "exported context") {
                 return self.raise(branch, fault);
             }
-            let context = self.share(context);
-            branch.set_context(context);
+            if let Err(fault) = self.change_context(branch, context) {
+                return self.raise(branch, fault);
+            }
         }
         self.leave(branch)
     }
