@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::flow::{Lists, Next};
 use super::{Finding, Weight, members};
-use crate::program::{Class, Kind, OnFault, Program, Task, TaskId, Undo};
+use crate::program::{Catch, Class, ErrorFilter, Kind, OnFault, Program, Task, TaskId, Undo};
 
 /// What is known of the path to a place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -28,11 +28,48 @@ impl Path {
     }
 }
 
-/// What a task does to a path, and the paths on which it may fail.
+/// A pivot that stands when an error leaves a task.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    /// The error is raised.
+    raised: Option<TaskId>,
+    /// Something may fail.
+    possible: Option<TaskId>,
+}
+
+impl Standing {
+    const fn if_it_fails(after: Option<TaskId>) -> Self {
+        Self { raised: None, possible: after }
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self { raised: self.raised.or(other.raised), possible: self.possible.or(other.possible) }
+    }
+
+    fn any(self) -> Option<TaskId> {
+        self.raised.or(self.possible)
+    }
+}
+
+/// What a task does to a path, the paths on which it may fail, and the pivot that it leaves then. A
+/// pivot that has no answer in time is on a failing path, but it is not left: it is asked again or parked.
 #[derive(Clone, Copy, Default)]
 struct Walked {
     out: Path,
     failing: Path,
+    left: Standing,
+}
+
+impl Walked {
+    /// What completes.
+    fn surely(path: Path) -> Self {
+        Self { out: path, ..Self::default() }
+    }
+
+    /// What may fail, and leaves nothing of its own.
+    const fn perhaps(path: Path) -> Self {
+        Self { out: path, failing: path, left: Standing::if_it_fails(path.after) }
+    }
 }
 
 pub(super) fn check(program: &Program) -> Vec<Finding> {
@@ -45,7 +82,10 @@ pub(super) fn check(program: &Program) -> Vec<Finding> {
         held: BTreeMap::new(),
         findings: BTreeMap::new(),
     };
-    walk.task(Program::ROOT, Path::START);
+    let left = walk.task(Program::ROOT, Path::START).left;
+    if program.on_fault == OnFault::Compensate {
+        walk.fault_after(left);
+    }
     walk.findings.into_values().collect()
 }
 
@@ -66,7 +106,7 @@ impl<'a> Walk<'a> {
             return *known;
         }
         if !self.open.insert((id, path)) {
-            return Walked { out: path, failing: path };
+            return Walked::perhaps(path);
         }
         let program = self.program;
         let task = program.task(id);
@@ -86,6 +126,9 @@ impl<'a> Walk<'a> {
         }
         if task.timeout.is_some() {
             walked.failing = walked.failing.or(path).or(walked.out);
+            // One call has either been answered or run out of time.
+            let done = if task.traits.class.is_some() { path } else { path.or(walked.out) };
+            walked.left = walked.left.or(Standing::if_it_fails(done.after));
         }
         self.open.remove(&(id, path));
         self.known.insert((id, path), walked);
@@ -103,12 +146,10 @@ impl<'a> Walk<'a> {
         match class {
             Class::Pivot => {
                 let after = path.after.or(Some(id));
-                Walked { out: Path { free: false, after }, failing: path }
+                Walked { out: Path { free: false, after }, ..Walked::perhaps(path) }
             }
-            Class::Retriable | Class::CompensatableRetriable => {
-                Walked { out: path, failing: Path::default() }
-            }
-            Class::Readonly | Class::Compensatable => Walked { out: path, failing: path },
+            Class::Retriable | Class::CompensatableRetriable => Walked::surely(path),
+            Class::Readonly | Class::Compensatable => Walked::perhaps(path),
         }
     }
 
@@ -126,35 +167,44 @@ impl<'a> Walk<'a> {
             Kind::Loop { body, .. } => self.repeated(*body, path),
             Kind::Listen { each, .. } => match each.as_ref().and_then(|each| each.body) {
                 Some(body) => self.repeated(body, path),
-                None => Walked { out: path, failing: Path::default() },
+                None => Walked::surely(path),
             },
             Kind::Try { body, catch } => {
                 let tried = self.task(*body, path);
+                if catch.retry.is_some() {
+                    self.tried_again(id, *body, tried.left);
+                }
                 // An error may come from anywhere in the body, so the handler is entered on every
                 // path on which something in it can fail.
                 let entered = if tried.failing == Path::default() { path } else { tried.failing };
                 let handled = match catch.body {
                     Some(handler) => self.task(handler, entered),
-                    None => Walked { out: entered, failing: entered },
+                    None => Walked { out: entered, failing: entered, left: Standing::default() },
+                };
+                let uncaught = match catches_all(catch) {
+                    true => None,
+                    false => tried.left.any(),
                 };
                 Walked {
                     out: tried.out.or(handled.out),
                     failing: tried.failing.or(handled.failing),
+                    left: handled.left.or(Standing::if_it_fails(uncaught)),
                 }
             }
-            Kind::Raise(_) => Walked { out: Path::default(), failing: path },
+            Kind::Raise(_) => {
+                let left = Standing { raised: path.after, possible: None };
+                Walked { out: Path::default(), failing: path, left }
+            }
             Kind::Compensate { scope, until, .. } => {
                 self.compensate(id, *scope, *until, path);
-                Walked { out: path, failing: path }
+                Walked::perhaps(path)
             }
             Kind::Graph(graph) => {
                 let steps: Vec<TaskId> = graph.steps.iter().map(|step| step.task).collect();
                 self.fork(id, &steps, false, path)
             }
-            Kind::Unsupported(_) => Walked { out: path, failing: path },
-            Kind::Set(_) | Kind::Switch(_) | Kind::Wait(_) => {
-                Walked { out: path, failing: Path::default() }
-            }
+            Kind::Unsupported(_) => Walked::perhaps(path),
+            Kind::Set(_) | Kind::Switch(_) | Kind::Wait(_) => Walked::surely(path),
         }
     }
 
@@ -162,12 +212,12 @@ impl<'a> Walk<'a> {
     fn effect(&mut self, id: TaskId, task: &Task, path: Path) -> Walked {
         match task.traits.compensation.as_ref().map(|it| &it.undo) {
             Some(Undo::Run(_)) => self.classed(id, Class::Compensatable, path),
-            Some(Undo::Nothing) => Walked { out: path, failing: path },
+            Some(Undo::Nothing) => Walked::perhaps(path),
             None => {
                 if self.program.on_fault == OnFault::Compensate {
                     self.unclassified(id);
                 }
-                Walked { out: path, failing: path }
+                Walked::perhaps(path)
             }
         }
     }
@@ -176,7 +226,7 @@ impl<'a> Walk<'a> {
     fn list(&mut self, tasks: &[TaskId], path: Path) -> Walked {
         let mut walked = Walked::default();
         if tasks.is_empty() {
-            return Walked { out: path, failing: Path::default() };
+            return Walked::surely(path);
         }
         let mut entered = vec![Path::default(); tasks.len()];
         entered[0] = path;
@@ -184,6 +234,7 @@ impl<'a> Walk<'a> {
         while let Some(index) = open.pop_first() {
             let step = self.task(tasks[index], entered[index]);
             walked.failing = walked.failing.or(step.failing);
+            walked.left = walked.left.or(step.left);
             if step.out == Path::default() {
                 continue;
             }
@@ -208,7 +259,11 @@ impl<'a> Walk<'a> {
     fn repeated(&mut self, body: TaskId, path: Path) -> Walked {
         let once = self.task(body, path);
         let again = self.task(body, path.or(once.out));
-        Walked { out: path.or(once.out).or(again.out), failing: once.failing.or(again.failing) }
+        Walked {
+            out: path.or(once.out).or(again.out),
+            failing: once.failing.or(again.failing),
+            left: once.left.or(again.left),
+        }
     }
 
     fn fork(&mut self, id: TaskId, branches: &[TaskId], compete: bool, path: Path) -> Walked {
@@ -217,6 +272,7 @@ impl<'a> Walk<'a> {
         for branch in branches {
             let step = self.task(*branch, path);
             walked.failing = walked.failing.or(step.failing);
+            walked.left = walked.left.or(step.left);
             walked.out = walked.out.or(step.out);
             let Some(pivot) = self.pivot_in(*branch) else { continue };
             if compete {
@@ -346,6 +402,46 @@ impl<'a> Walk<'a> {
         });
     }
 
+    /// A body that is tried again must not have a pivot behind it when it fails.
+    fn tried_again(&mut self, id: TaskId, body: TaskId, left: Standing) {
+        let within = [left.raised, left.possible].into_iter().flatten();
+        let Some(pivot) = within.into_iter().find(|pivot| self.holds(body, *pivot)) else { return };
+        let message = format!(
+            "the pivot `{}` would run again: `{}` tries again if something fails after it",
+            self.name(pivot),
+            self.name(id)
+        );
+        self.report(Finding {
+            code: "second-pivot",
+            weight: Weight::Error,
+            task: pivot,
+            message,
+            help: "put what comes after it in the `try` behind the `try`, make that `retriable`, or take the \
+                   pivot out"
+                .to_owned(),
+            others: vec![("tried again".to_owned(), id)],
+        });
+    }
+
+    /// What is rolled back on a fault must not have a pivot in it.
+    fn fault_after(&mut self, left: Standing) {
+        let (Some(pivot), raised) = (left.any(), left.raised.is_some()) else { return };
+        let what = if raised { "an error is raised" } else { "something may fail" };
+        self.report(Finding {
+            code: "compensate-crosses-pivot",
+            weight: if raised { Weight::Error } else { Weight::Warning },
+            task: pivot,
+            message: format!(
+                "{what} after the pivot `{}`: with `onFault: compensate` all before it is undone, and it \
+                 stands",
+                self.name(pivot)
+            ),
+            help: "catch it, put it before the pivot, or let only `retriable` tasks follow the pivot"
+                .to_owned(),
+            others: Vec::new(),
+        });
+    }
+
     fn undoable_after(&mut self, id: TaskId, pivot: TaskId) {
         let message = format!(
             "`{}` may fail after the pivot `{}`, and then nothing can be rolled back",
@@ -411,4 +507,9 @@ impl<'a> Walk<'a> {
             others: Vec::new(),
         });
     }
+}
+
+/// Whether no error gets past a handler.
+fn catches_all(catch: &Catch) -> bool {
+    catch.errors == ErrorFilter::default() && catch.when.is_none() && catch.except_when.is_none()
 }

@@ -240,6 +240,81 @@ fn a_handler_is_entered_before_the_pivot_if_nothing_fails_after_it() {
     assert_eq!(codes(&rolled_back(Class::Retriable, None)), []);
 }
 
+fn catch(retry: bool) -> Catch {
+    Catch {
+        errors: ErrorFilter::default(),
+        variable: "error".to_owned(),
+        when: None,
+        except_when: None,
+        retry: retry.then(Default::default),
+        body: None,
+        then: None,
+    }
+}
+
+/// `try [pay, then]`, which is tried again or not.
+fn tried(retry: bool, then: Task) -> Program {
+    let tasks = vec![
+        task("order", Kind::Try { body: TaskId(2), catch: catch(retry) }),
+        task("try", Kind::Sequence(vec![TaskId(3), TaskId(4)])),
+        of_class("pay", Class::Pivot),
+        then,
+    ];
+    program(1, tasks)
+}
+
+fn raise() -> Task {
+    task("raise", Kind::Raise(nothing()))
+}
+
+#[test]
+fn a_pivot_is_not_tried_again_because_something_after_it_fails() {
+    let refused = [("second-pivot", 3)];
+    assert_eq!(codes(&tried(true, raise())), refused);
+    assert_eq!(codes(&tried(true, of_class("look", Class::Readonly))), refused);
+    assert_eq!(codes(&tried(true, task("tell", Kind::Emit(nothing())))), refused);
+    assert!(check(&tried(true, raise()))[0].message.contains("`order` tries again"));
+    assert_eq!(codes(&tried(false, raise())), []);
+    assert_eq!(codes(&tried(true, of_class("ship", Class::Retriable))), []);
+    assert_eq!(codes(&tried(true, set("note"))), []);
+}
+
+#[test]
+fn a_pivot_that_fails_itself_may_be_tried_again() {
+    let mut slow = tried(true, set("note"));
+    slow.tasks[3].timeout = Some(nothing());
+    assert_eq!(codes(&slow), []);
+    let before = vec![
+        of_class("pay", Class::Pivot),
+        task("order", Kind::Try { body: TaskId(3), catch: catch(true) }),
+        task("try", Kind::Sequence(vec![TaskId(4)])),
+        of_class("look", Class::Readonly),
+    ];
+    assert_eq!(codes(&program(2, before)), [], "what is tried again comes after it");
+}
+
+#[test]
+fn a_fault_after_a_pivot_does_not_roll_back_what_came_before_it() {
+    let after = |then: Task| {
+        let mut program = program(2, vec![of_class("pay", Class::Pivot), then]);
+        assert_eq!(codes(&program), [], "nothing is rolled back");
+        program.on_fault = OnFault::Compensate;
+        let findings = check(&program);
+        findings.iter().map(|it| (it.code, it.task.0, it.weight)).collect::<Vec<_>>()
+    };
+    let crosses = |weight| [("compensate-crosses-pivot", 1, weight)];
+    assert_eq!(after(raise()), crosses(Weight::Error));
+    assert_eq!(after(of_class("look", Class::Readonly)), crosses(Weight::Warning));
+    assert_eq!(after(of_class("ship", Class::Retriable)), []);
+    assert_eq!(after(set("note")), []);
+    let mut caught = tried(false, raise());
+    caught.on_fault = OnFault::Compensate;
+    assert_eq!(codes(&caught), []);
+    let Kind::Try { catch, .. } = &mut caught.tasks[1].kind else { panic!("it was built so") };
+    catch.errors.status = Some(503);
+    assert_eq!(check(&caught)[0].weight, Weight::Warning, "another error is not caught");
+}
+
 #[test]
 fn an_effect_without_a_class_is_a_warning_when_all_is_to_be_rolled_back() {
     let mut unclassed = program(1, vec![task("tell", Kind::Emit(nothing()))]);
