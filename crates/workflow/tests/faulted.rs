@@ -10,7 +10,7 @@ use kit::build::{Node, bare_program, program, program_with};
 use kit::world::World;
 use outlast_expressions::value;
 use outlast_workflow::program::{Kind, OnFault, Template};
-use outlast_workflow::{Command, Event, Outcome, Status, Ticket};
+use outlast_workflow::{Answer, Command, Event, Fault, FaultKind, Outcome, Status, Ticket};
 
 use Node::{Compete, Fork, Invoke, Once, Plain, Raise, Sequence, Try, UndoneBy, Wait, Within};
 
@@ -171,6 +171,30 @@ fn what_was_asked_for_again_is_undone_in_the_place_of_its_first_time() {
         assert!(matches!(world.run(), Outcome::Compensated(_)));
         assert_eq!(world.done(), ["a", "b", "b-bar", "a-bar"], "answered: {answered}");
     }
+}
+
+/// Three calls are answered by nobody while the run has faulted; when it is tried again, the branch that failed first
+/// fails again before any of them is answered.
+#[test]
+fn what_may_have_happened_beside_a_branch_that_fails_again_and_again_is_undone() {
+    let failing = Sequence(vec![Invoke("a"), Raise(418)]);
+    let mut world = start(Fork(vec![failing, Invoke("b"), Invoke("c"), Invoke("d")]));
+    let unheard = ["b", "c", "d"].map(|name| world.call_of(name).expect("it is called at once"));
+    let first = call_of(&world, "a").expect("it is called at once");
+    world.answer(first);
+    for (ticket, request) in unheard {
+        world.serve(&request);
+        let fault = Fault::new(FaultKind::Communication, "no answer", "it was lost");
+        world.happen(Event::Answered { ticket, answer: Answer::Unknown(fault) });
+    }
+    for _ in 0..3 {
+        assert!(matches!(world.ended.take(), Some(Outcome::Faulted(_))));
+        world.happen(Event::RetryRequested);
+    }
+    world.ended.take();
+    world.happen(Event::CompensateRequested("the test asks for it".into()));
+    assert!(matches!(world.run(), Outcome::Compensated(_)));
+    assert!(world.net().values().all(|stands| *stands == 0), "{:?}", world.net());
 }
 
 /// How long a minute is.

@@ -7,7 +7,7 @@ use outlast_lineage::{BranchId, OperationKey};
 use super::{Machine, Turn};
 use crate::execution::{Activity, Branch, BranchState, Failure, PlanEntry, Stage};
 use crate::program::Kind;
-use crate::{Answer, Command, Fault, FaultKind, Happening, Outcome};
+use crate::{Answer, Command, Fault, FaultKind, Happening, Outcome, Request};
 
 impl Machine<'_> {
     /// The trunk has run to its end, forward or back.
@@ -180,6 +180,13 @@ impl Machine<'_> {
         self.settle(trunk, Turn::Again);
     }
 
+    /// The call that a branch failed in, if it may have happened and would be undone.
+    fn unheard_of(&self, branch: &Branch) -> Option<Request> {
+        let calling = branch.top()?.activity.unanswered()?;
+        let counts = !calling.request.readonly;
+        counts.then(|| calling.whole_request(&self.execution.large))
+    }
+
     /// What was asked for again by the same key, after a run that had faulted was tried again, is one thing that was
     /// done, and was done when it was first asked for: what followed from that is undone before it.
     fn beside_the_first(&self, entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
@@ -284,6 +291,15 @@ impl Machine<'_> {
     /// happened goes by the same key; one that was definitely answered is a new operation.
     fn enter_failed_again(&mut self, id: BranchId, revivals: u64) {
         let mut branch = self.take(id).expect("a branch that failed is here");
+        if let Some(request) = self.unheard_of(&branch) {
+            // At once, and as it was: if another branch fails again first, it is still known to be in doubt.
+            let frame = branch.top_mut().expect("a branch fails in a frame");
+            if self.execution.is_shared() {
+                frame.asked_after = frame.asked_after.or(Some(revivals));
+            }
+            let turn = self.call_again(&mut branch, request);
+            return self.settle(branch, turn);
+        }
         let frame = branch.pop().expect("a branch fails in a frame");
         self.cancel_alarm(frame.deadline);
         if let Some(plan) = frame.plan {
