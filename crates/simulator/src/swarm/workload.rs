@@ -251,32 +251,18 @@ mod tests {
 
     #[test]
     fn what_ends_in_a_branch_may_end_before_the_others_have_done_anything() {
-        let in_a_branch = "
-  - both:
-      fork:
-        branches:
-          - slow: { wait: PT1S }
-          - quick:
-              do:
-                - last: { set: { done: true }, then: end }
-";
-        let by_choice = "
-  - both:
-      fork:
-        branches:
-          - slow: { wait: PT1S }
-          - quick:
-              do:
-                - choose: { switch: [{ anyway: { then: end } }] }
-";
-        let after_it = "
-  - both:
-      fork:
-        branches: [{ slow: { wait: PT1S } }, { quick: { set: { done: true } } }]
-  - both2: { set: { done: true }, then: end }
-";
-        assert!(flow(in_a_branch).is_timed());
-        assert!(flow(by_choice).is_timed());
-        assert!(!flow(after_it).is_timed());
+        let both = |quick: &str| {
+            let quick = format!("{{ quick: {{ do: [{{ last: {{ {quick} }} }}] }} }}");
+            format!(
+                "  - both: {{ fork: {{ branches: [{{ slow: {{ wait: PT1S }} }}, {quick}] }} }}\n"
+            )
+        };
+        let after_it = format!(
+            "{}  - end: {{ set: {{ done: true }}, then: end }}\n",
+            both("set: { done: true }")
+        );
+        assert!(flow(&both("set: { done: true }, then: end")).is_timed());
+        assert!(flow(&both("switch: [{ anyway: { then: end } }]")).is_timed());
+        assert!(!flow(&after_it).is_timed());
     }
 }
