@@ -64,6 +64,8 @@ pub struct Ledger {
     by_execution: BTreeMap<ExecutionId, Vec<usize>>,
     /// Acts whose answers are on the disks of those who asked, by key and execution.
     settled: BTreeMap<(OperationKey, ExecutionId), usize>,
+    /// The executions that may ask again for what is settled.
+    asked_again: BTreeSet<ExecutionId>,
     /// Nodes that lost their disks.
     orphaned: BTreeSet<NodeId>,
     /// How often a key was acted on.
@@ -155,7 +157,13 @@ impl Ledger {
 
     /// The act with a key whose answer is on the disk of the one who asked for it.
     pub(crate) fn known_of(&self, execution: ExecutionId, key: OperationKey) -> Option<&Act> {
-        self.settled.get(&(key, execution)).map(|place| &self.acts[*place])
+        let known = self.settled.get(&(key, execution)).map(|place| &self.acts[*place]);
+        known.filter(|_| !self.asked_again.contains(&execution))
+    }
+
+    /// Whoever runs an execution may ask again for what it knows the answers of, from now on.
+    pub(crate) fn allow_asking_again(&mut self, execution: ExecutionId) {
+        self.asked_again.insert(execution);
     }
 
     /// A node lost its disk: perhaps nobody knows what it did.

@@ -50,6 +50,19 @@ fn a_restart_opens_nothing_of_it_again() {
 }
 
 #[test]
+fn what_failed_while_it_was_held_goes_on_when_it_is_tried_again() {
+    let mut world = start(Plain("c"));
+    world.broken.insert("c".to_owned());
+    world.happen(Event::SuspendRequested);
+    let failing = call_of(&world, "c").expect("it was called before");
+    world.answer(failing);
+    assert!(matches!(world.ended.take(), Some(Outcome::Faulted(_))));
+    world.broken.clear();
+    world.happen(Event::RetryRequested);
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+}
+
+#[test]
 fn an_answer_that_comes_late_is_kept_and_nothing_follows_from_it_until_it_is_tried_again() {
     let mut world = faulted_beside(Sequence(vec![Once("a"), Plain("b")]));
     // It must not be asked twice, so its answer is not given up.
@@ -157,19 +170,27 @@ fn a_run_counts_as_rolled_back_until_what_is_undone_beside_it_is_done() {
 /// A block that takes too long is begun again as a whole, and asks again by the same keys.
 #[test]
 fn what_was_asked_for_again_is_undone_in_the_place_of_its_first_time() {
+    let calls = || Sequence(vec![Invoke("a"), Wait(10), Invoke("b"), Wait(2 * MINUTE)]);
+    let within = |body| Within(MINUTE, Box::new(body));
+    let in_a_branch = || Fork(vec![Wait(10), calls()]);
     for answered in [true, false] {
-        let block = Sequence(vec![Invoke("a"), Wait(10), Invoke("b"), Wait(2 * MINUTE)]);
-        let mut world = start(Within(MINUTE, Box::new(block)));
-        assert!(matches!(world.run(), Outcome::Faulted(_)));
-        world.ended.take();
-        world.happen(Event::RetryRequested);
-        let again = call_of(&world, "a").expect("it is asked for again");
-        if answered {
-            world.answer(again);
+        let in_a_block = within(calls());
+        let with_branches = within(in_a_branch());
+        let beside_others = Fork(vec![Wait(10), within(calls())]);
+        let both = Fork(vec![Wait(10), within(in_a_branch())]);
+        for flow in [in_a_block, with_branches, beside_others, both] {
+            let mut world = start(flow);
+            assert!(matches!(world.run(), Outcome::Faulted(_)));
+            world.ended.take();
+            world.happen(Event::RetryRequested);
+            let again = call_of(&world, "a").expect("it is asked for again");
+            if answered {
+                world.answer(again);
+            }
+            world.happen(Event::CompensateRequested("the test asks for it".into()));
+            assert!(matches!(world.run(), Outcome::Compensated(_)));
+            assert_eq!(world.done(), ["a", "b", "b-bar", "a-bar"], "answered: {answered}");
         }
-        world.happen(Event::CompensateRequested("the test asks for it".into()));
-        assert!(matches!(world.run(), Outcome::Compensated(_)));
-        assert_eq!(world.done(), ["a", "b", "b-bar", "a-bar"], "answered: {answered}");
     }
 }
 

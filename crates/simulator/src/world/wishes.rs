@@ -6,6 +6,7 @@ use std::time::Duration;
 use outlast_engine::{Ask, Caller, Condition, Phase, Reply, Which};
 use outlast_lineage::ExecutionId;
 use outlast_workflow::Outcome;
+use outlast_workflow::program::{Kind, Task};
 
 use super::{Situation, World};
 use crate::{Fault, FaultKind, Random, checkers};
@@ -147,11 +148,26 @@ impl World {
             false => Ask::Retry(which),
         };
         self.saw(if takes_back { Situation::TakenBackLater } else { Situation::TriedAgainLater });
+        if !takes_back && self.runs_out_of_time(place, id) {
+            // A block that took too long is begun again as a whole, by the same keys, and so is what undoes it.
+            self.services.ledger.allow_asking_again(id);
+        }
         self.revisited.insert(id, place);
         self.people_ask(place, ask);
         if dies {
             self.run_for(Duration::from_micros(random.between(0, 30_000)));
             self.crash(place, Some(Duration::from_millis(100)));
         }
+    }
+    /// Whether some part of an execution, or of what it runs as a part of itself, has a timeout.
+    fn runs_out_of_time(&self, place: usize, id: ExecutionId) -> bool {
+        let engine = self.machines[place].node.engine();
+        let program = engine.and_then(|engine| engine.program_of(id));
+        program.is_some_and(|program| {
+            let bound = |task: &Task| {
+                task.timeout.is_some() || matches!(task.kind, Kind::RunWorkflow { .. })
+            };
+            program.timeout.is_some() || program.tasks.iter().any(bound)
+        })
     }
 }

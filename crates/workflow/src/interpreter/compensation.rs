@@ -31,6 +31,7 @@ impl Machine<'_> {
             (None, Some(scope)) => return self.no_such_scope(branch, *scope),
         };
         let entries = self.plan_mut(plan).drain();
+        let entries = self.beside_the_first(entries);
         let own = self.new_plan(branch);
         self.plan_mut(own).extend(entries);
         let results = JoinId(branch.ticket());
@@ -72,6 +73,7 @@ impl Machine<'_> {
         entries: Vec<PlanEntry>,
         on_failure: Failure,
     ) {
+        let entries = self.beside_the_first(entries);
         let plan = self.new_plan(branch);
         self.plan_mut(plan).extend(entries);
         let around = branch.top().map_or(branch.birth.path, |frame| frame.path);

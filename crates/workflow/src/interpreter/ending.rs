@@ -1,8 +1,6 @@
 //! How a run ends, is stopped, rolled back as a whole, or tried again.
 
-use std::collections::BTreeMap;
-
-use outlast_lineage::{BranchId, OperationKey};
+use outlast_lineage::BranchId;
 
 use super::{Machine, Turn};
 use crate::execution::{Activity, Branch, BranchState, Failure, PlanEntry, Stage};
@@ -175,7 +173,6 @@ impl Machine<'_> {
             self.commands.extend(beside);
             self.queue_ready();
         }
-        let entries = self.beside_the_first(entries);
         self.push_compensation(&mut trunk, entries, Failure::Park);
         self.settle(trunk, Turn::Again);
     }
@@ -185,27 +182,6 @@ impl Machine<'_> {
         let calling = branch.top()?.activity.unanswered()?;
         let counts = !calling.request.readonly;
         counts.then(|| calling.whole_request(&self.execution.large))
-    }
-
-    /// What was asked for again by the same key, after a run that had faulted was tried again, is one thing that was
-    /// done, and was done when it was first asked for: what followed from that is undone before it.
-    fn beside_the_first(&self, entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
-        let mut places: BTreeMap<OperationKey, usize> = BTreeMap::new();
-        let mut groups: Vec<Vec<PlanEntry>> = Vec::new();
-        for entry in entries {
-            let effect = match &entry {
-                PlanEntry::Undo { effect, .. } => *effect,
-                PlanEntry::Uncertain(frames) => frames.iter().rev().find_map(|frame| frame.effect),
-                _ => None,
-            };
-            let asked = effect.and_then(|effect| self.execution.ledger.get(&effect));
-            let place = asked.map(|asked| *places.entry(asked.key).or_insert(groups.len()));
-            match place.and_then(|place| groups.get_mut(place)) {
-                Some(group) => group.push(entry),
-                None => groups.push(vec![entry]),
-            }
-        }
-        groups.into_iter().flatten().collect()
     }
 
     /// A run that had completed is rolled back: it needs a trunk again. Its tickets go on where
@@ -256,6 +232,8 @@ impl Machine<'_> {
         }
         self.execution.head.stage = Stage::Forward;
         self.execution.head.outcome = None;
+        // It may have failed while it was held; whoever has it tried again wants it to go on.
+        self.execution.head.suspended = false;
         self.touched.head = true;
         self.renew_deadlines();
         let open = self.execution.open_commands(self.program, self.now);

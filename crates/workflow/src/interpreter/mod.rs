@@ -22,6 +22,7 @@ mod noting;
 mod open;
 mod parking;
 mod parts;
+mod placing;
 mod portions;
 mod raising;
 mod requests;
