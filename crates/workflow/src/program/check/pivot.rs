@@ -213,6 +213,10 @@ impl<'a> Walk<'a> {
         match task.traits.compensation.as_ref().map(|it| &it.undo) {
             Some(Undo::Run(_)) => self.classed(id, Class::Compensatable, path),
             Some(Undo::Nothing) => Walked::perhaps(path),
+            // A workflow that is waited for is rolled back as it says itself.
+            None if matches!(task.kind, Kind::RunWorkflow { wait: true, .. }) => {
+                Walked::perhaps(path)
+            }
             None => {
                 if self.program.on_fault == OnFault::Compensate {
                     self.unclassified(id);

@@ -322,6 +322,16 @@ fn an_effect_without_a_class_is_a_warning_when_all_is_to_be_rolled_back() {
     unclassed.on_fault = OnFault::Compensate;
     assert_eq!(codes(&unclassed), [("unclassified-effect", 1)]);
     assert_eq!(check(&unclassed)[0].weight, Weight::Warning);
+    let runs = |wait| {
+        let text = || "other".to_owned();
+        let (namespace, name, version) = (text(), text(), text());
+        let kind = Kind::RunWorkflow { namespace, name, version, input: None, wait };
+        let mut program = program(1, vec![task("run", kind)]);
+        program.on_fault = OnFault::Compensate;
+        codes(&program)
+    };
+    assert_eq!(runs(true), [], "it is rolled back as it says itself");
+    assert_eq!(runs(false), [("unclassified-effect", 1)]);
 }
 
 #[test]
