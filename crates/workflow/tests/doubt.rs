@@ -12,8 +12,8 @@ use outlast_workflow::program::{OnFault, Template};
 use outlast_workflow::{Answer, Command, Event, Fault, FaultKind, Outcome, Program, Resolution};
 
 use Node::{
-    Cancellable, Compensate, Compete, Fork, Invoke, Pivot, Plain, Raise, Read, Sequence, Try, Wait,
-    Within,
+    Cancellable, Compensate, Compete, Fork, Invoke, Once, Pivot, Plain, Raise, Read, Sequence, Try,
+    Wait, Within,
 };
 
 fn start(root: Node, on_fault: OnFault) -> World {
@@ -48,6 +48,45 @@ fn a_loser_with_nothing_to_undo_is_forgotten() {
     let mut world = lost_race(Plain("a"));
     assert!(matches!(world.run(), Outcome::Completed(_)));
     assert!(world.done().is_empty());
+}
+
+/// Only a person could find out what became of a call that must not be made twice, unless its answer comes.
+#[test]
+fn a_call_whose_answer_comes_when_it_is_not_wanted_any_more_is_undone_without_a_person() {
+    let rolled_back = || {
+        let mut world = start(Sequence(vec![Invoke("first"), Once("a")]), OnFault::Leave);
+        let (first, _) = world.call_of("first").expect("it is called at once");
+        world.answer(first);
+        world.happen(Event::CompensateRequested("the test asks for it".into()));
+        world
+    };
+    let ways: [(&dyn Fn() -> World, &[&str]); 2] =
+        [(&|| lost_race(Once("a")), &[]), (&rolled_back, &["first"])];
+    for (begun, before) in ways {
+        for fails in [false, true] {
+            let mut world = begun();
+            assert_eq!(world.execution.parked().len(), 1);
+            if fails {
+                world.broken.insert("a".to_owned());
+            }
+            let (late, _) = world.call_of("a").expect("its answer is waited for");
+            world.answer(late);
+            assert!(world.execution.parked().is_empty());
+            world.run();
+            let after = if fails { vec![] } else { vec!["a", "a-bar"] };
+            let undone = before.iter().map(|_| "first-bar");
+            let all: Vec<&str> = before.iter().copied().chain(after).chain(undone).collect();
+            assert_eq!(world.done(), all, "{fails}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_lost_with_its_node_leaves_an_unwanted_call_to_a_person() {
+    let mut world = lost_race(Once("a"));
+    world.restart();
+    assert_eq!(world.call_of("a"), None);
+    assert_eq!(world.execution.parked().len(), 1);
 }
 
 #[test]
@@ -137,11 +176,13 @@ fn a_call_that_the_next_attempt_does_not_ask_for_is_undone() {
 #[test]
 fn a_pivot_that_took_too_long_is_not_asked_again_by_the_next_attempt() {
     let mut world = start(Try(Box::new(Within(50, Box::new(Pivot("p")))), 2, None), OnFault::Leave);
+    let (first, _) = world.call_of("p").expect("it is called at once");
     // Its deadline passes, then the delay before the next attempt.
     world.next_timer();
     world.next_timer();
-    let calls = |command: &&Command| matches!(command, Command::Call { .. });
-    assert_eq!(world.open.values().filter(calls).count(), 0, "{:?}", world.open);
+    let calls = world.open.iter().filter(|(_, open)| matches!(open, Command::Call { .. }));
+    let calls: Vec<_> = calls.map(|(ticket, _)| *ticket).collect();
+    assert_eq!(calls, [first], "only the answer to the first is still waited for");
     let effect = world.execution.parked()[0].effect;
     world.happen(Event::Resolved { effect, resolution: Resolution::Done(value::integer(1)) });
     assert!(matches!(world.run(), Outcome::Completed(_)));

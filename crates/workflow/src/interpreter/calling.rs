@@ -73,7 +73,9 @@ impl Machine<'_> {
     }
 
     pub(super) fn take_answer(&mut self, ticket: Ticket, answer: Answer) {
-        let Some(mut branch) = self.take_waiting(ticket) else { return };
+        let Some(mut branch) = self.take_waiting(ticket) else {
+            return self.take_unwanted_answer(ticket, answer);
+        };
         let turn = match branch.top().map(|frame| &frame.activity) {
             Some(Activity::Calling(calling)) if calling.ticket == ticket => {
                 let calling = calling.clone();
@@ -82,8 +84,10 @@ impl Machine<'_> {
             Some(Activity::Publishing { ticket: waiting, .. }) if *waiting == ticket => {
                 self.published(&mut branch)
             }
-            // Nobody waits for it any more.
-            _ => return self.put(branch),
+            _ => {
+                self.put(branch);
+                return self.take_unwanted_answer(ticket, answer);
+            }
         };
         self.settle(branch, turn);
     }

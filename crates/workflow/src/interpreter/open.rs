@@ -2,9 +2,11 @@
 
 use outlast_lineage::Time;
 
-use super::conduct::must_not_repeat;
+use super::conduct::{is_pivot, must_not_repeat};
 use super::events::wanted_types;
-use crate::execution::{Activity, Alarm, Branch, Evaluating, Execution, Frame, Stage, TryStage};
+use crate::execution::{
+    Activity, Alarm, Branch, Calling, Evaluating, Execution, Frame, Stage, TryStage,
+};
 use crate::program::Program;
 use crate::{Command, EvaluationRequest, Ticket};
 
@@ -115,6 +117,21 @@ impl Execution {
             _ => None,
         })
         .collect()
+    }
+}
+
+impl Execution {
+    /// Whether a call is under way whose answer only the one who made it gets, and of which nobody else could do
+    /// anything but ask a person: a pivot, or an undo, that must not be made twice.
+    pub fn must_hear_an_answer(&self, program: &Program) -> bool {
+        let doubtful = self.doubtful_calls(program);
+        let is_open = |calling: &Calling| doubtful.contains(&calling.ticket);
+        self.branches.values().any(|branch| match branch.top().map(|frame| &frame.activity) {
+            Some(Activity::Calling(calling)) if is_open(calling) => {
+                calling.request.undo || is_pivot(program, branch)
+            }
+            _ => false,
+        })
     }
 }
 

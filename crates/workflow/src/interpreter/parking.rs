@@ -4,7 +4,7 @@ use outlast_lineage::EffectId;
 
 use super::{Machine, Turn};
 use crate::execution::{Activity, Branch, PlanEntry};
-use crate::{Fault, FaultKind, Happening, Resolution};
+use crate::{Answer, Command, Fault, FaultKind, Happening, Resolution, Ticket};
 
 impl Machine<'_> {
     /// Waits for a person to find out. A call that undoes an effect goes by the name of that effect.
@@ -38,11 +38,36 @@ impl Machine<'_> {
         self.settle(branch, turn);
     }
 
+    /// A call was not wanted any more, and its answer comes all the same: if a person was to find out what became
+    /// of it, that is not needed now. Otherwise nobody waits for it.
+    pub(super) fn take_unwanted_answer(&mut self, ticket: Ticket, answer: Answer) {
+        if matches!(answer, Answer::Unknown(_)) {
+            return;
+        }
+        let parked = self.execution.branches.values().find_map(|branch| {
+            let Some(Activity::Parked { resume, .. }) = branch.top().map(|frame| &frame.activity)
+            else {
+                return None;
+            };
+            let Activity::Calling(calling) = resume.as_ref() else { return None };
+            (calling.ticket == ticket).then(|| (branch.id(), calling.clone()))
+        });
+        let Some((id, calling)) = parked else { return };
+        let mut branch = self.take(id).expect("it was just found");
+        let task = branch.top().expect("it is parked in a frame").task;
+        self.set_activity(&mut branch, Activity::Calling(calling.clone()));
+        self.happenings.push(Happening::Resolved(task, "answered".to_owned()));
+        let turn = self.answered(&mut branch, &calling, answer);
+        self.settle(branch, turn);
+    }
+
     fn resolve(&mut self, branch: &mut Branch, resolution: Resolution) -> Turn {
         let activity = &branch.top().expect("it was parked in a frame").activity;
         let Activity::Calling(calling) = activity else {
             return self.resolve_undo(branch, resolution);
         };
+        // Its answer may still have been waited for; from now on it is as the person says.
+        self.commands.push(Command::Abandon(calling.ticket));
         let request = calling.whole_request(&self.execution.large);
         let given_up = |title: &str| {
             Fault::new(FaultKind::Runtime, title, "a person said so when asked what became of it")

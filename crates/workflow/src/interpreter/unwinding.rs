@@ -111,10 +111,11 @@ impl Machine<'_> {
                 }
             }
             Activity::Calling(calling) => {
-                self.commands.push(Command::Abandon(calling.ticket));
-                if !calling.request.readonly {
-                    entries.push(self.uncertain(branch, frames));
+                let entry = (!calling.request.readonly).then(|| self.uncertain(branch, frames));
+                if !entry.as_ref().is_some_and(|entry| self.is_for_a_person(entry)) {
+                    self.commands.push(Command::Abandon(calling.ticket));
                 }
+                entries.extend(entry);
             }
             Activity::Asking(alarm, _) => {
                 self.cancel_alarm(Some(*alarm));
@@ -256,6 +257,11 @@ impl Machine<'_> {
     /// What is to be done about a call that may have happened and is not wanted any more.
     pub(super) fn recourse(&self, frames: &[Frame]) -> Recourse {
         conduct(self.program, frames).recourse_if_unwanted()
+    }
+
+    /// Whether nobody but a person could find out what became of a call, unless its answer comes after all.
+    fn is_for_a_person(&self, entry: &PlanEntry) -> bool {
+        matches!(entry, PlanEntry::Uncertain(frames) if self.recourse(frames) == Recourse::Park)
     }
 
     pub(super) fn owes_undo(&self, task: TaskId) -> bool {
