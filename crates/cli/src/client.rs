@@ -61,9 +61,9 @@ impl Connection {
             table::print_json(&answer);
             return Ok(Exit::Completed);
         }
-        eprintln!("{execution} {said}");
+        tell!("{execution} {said}");
         if let Some(provisional) = answer.get("provisional").and_then(Json::as_str) {
-            eprintln!("but {provisional}");
+            tell!("but {provisional}");
         }
         Ok(Exit::Completed)
     }

@@ -58,7 +58,7 @@ impl ClusterArguments {
         let cluster = self.join_in_time(directory, meta.node, &token).await?;
         drop(lock);
         if !was_member {
-            eprintln!("joined cluster {cluster}");
+            tell!("joined cluster {cluster}");
         }
         Ok(())
     }
@@ -101,7 +101,7 @@ impl ClusterArguments {
             }
             if !std::mem::replace(&mut is_told, true) {
                 let why = anyhow::Error::from(error);
-                eprintln!("waiting up to {wait:?} for a member of the cluster to answer: {why:#}");
+                tell!("waiting up to {wait:?} for a member of the cluster to answer: {why:#}");
             }
             tokio::time::sleep(ASKED_AGAIN_AFTER).await;
         }
@@ -122,7 +122,7 @@ impl ClusterArguments {
         };
         let Some((cluster, events)) = Cluster::start(directory, meta.node, settings).await? else {
             if self.cluster_listen.is_some() || !self.cluster_address.is_empty() {
-                eprintln!("warning: {}", alone(directory));
+                tell!("warning: {}", alone(directory));
             }
             return Ok(None);
         };

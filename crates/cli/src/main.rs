@@ -4,6 +4,9 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "talking to people is its business")]
 
+#[macro_use]
+mod talk;
+
 mod client;
 mod directories;
 mod exit;
@@ -102,7 +105,7 @@ fn main() -> std::process::ExitCode {
         Verb::Fixture(arguments) => verbs::fixture::run(arguments),
     };
     let exit = ended.unwrap_or_else(|error| {
-        eprintln!("outlast: {error:#}");
+        tell!("outlast: {error:#}");
         Exit::of_error(&error)
     });
     exit.into()

@@ -56,7 +56,7 @@ pub(crate) fn seconds(object: &Json, name: &str) -> String {
 pub(crate) fn tell_unanswered<'a>(silent: impl IntoIterator<Item = &'a str>) {
     let silent: Vec<_> = silent.into_iter().collect();
     if !silent.is_empty() {
-        eprintln!("no answer from {}: what only they hold is missing", silent.join(", "));
+        tell!("no answer from {}: what only they hold is missing", silent.join(", "));
     }
 }
 

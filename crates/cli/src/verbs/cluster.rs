@@ -106,7 +106,7 @@ fn init(directory: &Path, as_json: bool) -> anyhow::Result<Exit> {
         return Ok(Exit::Completed);
     }
     println!("cluster {cluster}, first member {node}");
-    eprintln!(
+    tell!(
         "next:\n  start it     outlast node --data {} --cluster-listen 0.0.0.0:7181 \
          --cluster-address HOST:7181\n  invite       outlast cluster invite\n\
          every member holds the cluster's authority: keep data directories to yourself",
@@ -126,7 +126,7 @@ fn invite(connection: &Connection, valid: Duration) -> anyhow::Result<Exit> {
     let text = |name| said.get(name).and_then(Json::as_str).unwrap_or_default();
     let address = said["addresses"].get(0).and_then(Json::as_str).unwrap_or("HOST:7181");
     println!("{}", text("token"));
-    eprintln!(
+    tell!(
         "admits one node, until {}:\n  outlast node --join {address} --token TOKEN\n\
          OUTLAST_JOIN_TOKEN=TOKEN instead of --token keeps it from other users of that machine",
         text("expires")
@@ -150,22 +150,22 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     let (silent, stuck) = (count(Missed::Unreachable), count(Missed::Stuck));
     let deaf = count(Missed::Deaf);
     if 0 < silent {
-        eprintln!("{silent} of them cannot be reached: they are down, or the network is cut");
+        tell!("{silent} of them cannot be reached: they are down, or the network is cut");
     }
     for (node, waiting) in awaited(members) {
-        eprintln!(
+        tell!(
             "{waiting} of them cannot forget executions that have ended before {node} has answered; if \
              it is lost for good: outlast cluster remove {node}"
         );
     }
     if 0 < deaf {
-        eprintln!(
+        tell!(
             "{deaf} of them are heard, but do not answer this node: they may not hear it, if the network is cut \
              in one direction (`outlast cluster status` there says who hears whom)"
         );
     }
     if 0 < stuck {
-        eprintln!(
+        tell!(
             "{stuck} of them answer, but send no heartbeats in time: their disks may be full or slow, \
              which `GET /ready` and the log there say"
         );
@@ -243,10 +243,10 @@ fn remove(connection: &Connection, node: &str) -> anyhow::Result<Exit> {
     if connection.json {
         table::print_json(&done);
     } else {
-        eprintln!("{node} is removed; every member is told, and hears it no more");
+        tell!("{node} is removed; every member is told, and hears it no more");
     }
     if let Some(warning) = done.get("warning").and_then(Json::as_str) {
-        eprintln!("warning: {warning}");
+        tell!("warning: {warning}");
     }
     Ok(Exit::Completed)
 }

@@ -126,7 +126,7 @@ fn print_report(report: &Report) {
     if report.is_sound() {
         println!("sound");
     } else {
-        eprintln!("the data is damaged: restore a backup with `outlast data restore`");
+        tell!("the data is damaged: restore a backup with `outlast data restore`");
     }
 }
 

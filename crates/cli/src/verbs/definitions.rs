@@ -86,7 +86,7 @@ fn list(connection: &Connection, namespace: Option<&str>) -> anyhow::Result<Exit
     if connection.json {
         table::print_json(&answer);
     } else if definitions.is_none_or(Vec::is_empty) {
-        eprintln!("no definitions; register one with `outlast definitions add FILE`");
+        tell!("no definitions; register one with `outlast definitions add FILE`");
     } else {
         let row = |it: &Json| {
             ["namespace", "name", "version", "digest"].map(|name| table::text(it, name)).to_vec()

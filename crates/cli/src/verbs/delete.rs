@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.connection.json {
         table::print_json(&answer);
     } else {
-        eprintln!("{} is forgotten; its id and name stay taken for a while", arguments.execution);
+        tell!("{} is forgotten; its id and name stay taken for a while", arguments.execution);
     }
     Ok(Exit::Completed)
 }

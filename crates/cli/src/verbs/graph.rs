@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Some(file) => {
             std::fs::write(file, drawing)
                 .with_context(|| format!("cannot write {}", file.display()))?;
-            eprintln!("drawn in {}", file.display());
+            tell!("drawn in {}", file.display());
         }
     }
     Ok(Exit::Completed)

@@ -45,12 +45,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.connection.json {
         table::print_json(&answer);
     } else if items.is_none_or(Vec::is_empty) {
-        eprintln!("nothing is parked");
+        tell!("nothing is parked");
     } else {
         let rows: Vec<_> = items.into_iter().flatten().map(row).collect();
         let headings = ["EXECUTION", "EFFECT", "PLACE", "CHOICES", "REASON"];
         table::print(&table::columns(&headings, &rows));
-        eprintln!("say what became of one with `outlast resolve EXECUTION EFFECT CHOICE`");
+        tell!("say what became of one with `outlast resolve EXECUTION EFFECT CHOICE`");
     }
     Ok(Exit::Completed)
 }

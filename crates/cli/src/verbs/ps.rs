@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
         table::print_json(&listed);
     } else if executions.is_empty() {
-        eprintln!("{}", nothing_found(arguments));
+        tell!("{}", nothing_found(arguments));
     } else {
         // A node that is alone need not say who holds what.
         let several = executions.iter().any(|execution| execution.get("nodes").is_some());

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.connection.json {
         table::print_json(&answer);
     } else {
-        eprintln!("{} is told of {}", arguments.execution, arguments.kind);
+        tell!("{} is told of {}", arguments.execution, arguments.kind);
     }
     Ok(Exit::Completed)
 }

@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let started = start(&client, arguments, &definition, input).await?;
         let id = table::text(&started, "execution");
         if arguments.wait {
-            eprintln!("execution {id}");
+            tell!("execution {id}");
             return wait(&client, &id, arguments.connection.json).await;
         }
         if arguments.connection.json {
@@ -121,7 +121,7 @@ async fn wait(client: &Client, id: &str, json: bool) -> anyhow::Result<Exit> {
         println!("{:#}", ended.get("output").unwrap_or(&Json::Null));
     } else {
         let error = ended.get("error").map_or_else(String::new, |error| format!(": {error}"));
-        eprintln!("{condition}{error}");
+        tell!("{condition}{error}");
     }
     Ok(exit_of(&condition))
 }

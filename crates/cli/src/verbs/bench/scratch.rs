@@ -31,7 +31,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("outlast: {} could not be removed: {error}", self.0.display());
+            tell!("outlast: {} could not be removed: {error}", self.0.display());
         }
     }
 }

@@ -95,7 +95,7 @@ async fn show(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Arguments { nodes, steps, seed, keep, .. } = *arguments;
     ensure_writable(&arguments.output)?;
     let plan = Plan::draw(seed, nodes.into(), steps);
-    eprintln!("{nodes} nodes, {steps} steps, seed {seed}; starting the nodes");
+    tell!("{nodes} nodes, {steps} steps, seed {seed}; starting the nodes");
     let directory = Directory::new(keep)?;
     let mut stage = Stage::set(nodes.into(), steps, directory, arguments.json).await?;
     let played = match play(&mut stage, &plan).await {
@@ -108,7 +108,7 @@ async fn show(arguments: &Arguments) -> anyhow::Result<Exit> {
         println!("{}", report(&stage.story, seed, played.is_ok()));
     }
     write(&arguments.output, &stage.story, seed)?;
-    eprintln!("drawn in {}", arguments.output.display());
+    tell!("drawn in {}", arguments.output.display());
     played.map(|()| Exit::Completed)
 }
 

@@ -78,12 +78,12 @@ impl Progress {
                 .compare_exchange(line, next, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
         if is_mine && self.bar.is_hidden() {
-            eprintln!("{done} of {} executions", self.count);
+            tell!("{done} of {} executions", self.count);
         }
     }
 
     fn finish(&self) {
         self.bar.finish_and_clear();
-        eprintln!("{} executions in {:.1} s", self.count, self.start.elapsed().as_secs_f64());
+        tell!("{} executions in {:.1} s", self.count, self.start.elapsed().as_secs_f64());
     }
 }

@@ -77,12 +77,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         plot.write(&results.draw())?;
     }
     for finding in findings.iter().take(FINDINGS_TOLD) {
-        eprintln!("outlast: {finding}");
+        tell!("outlast: {finding}");
     }
     if findings.is_empty() {
         return Ok(Exit::Completed);
     }
-    eprintln!("outlast: {} executions did what must not be", findings.len());
+    tell!("outlast: {} executions did what must not be", findings.len());
     Ok(Exit::Faulted)
 }
 

@@ -29,12 +29,12 @@ pub(super) fn tell(detail: &Detail, flow: &Document, json: bool) -> Exit {
             Exit::Faulted
         }
         Outcome::Cancelled => {
-            eprintln!("cancelled");
+            tell!("cancelled");
             Exit::Cancelled
         }
         Outcome::Compensated(fault) => {
             eprint!("{}", render(fault, flow));
-            eprintln!("compensated: what had been done is undone");
+            tell!("compensated: what had been done is undone");
             Exit::Compensated
         }
     }

@@ -284,11 +284,11 @@ impl Session<'_> {
             Event::Ended(detail) => {
                 let stopped = self.node.shutdown().await;
                 if stopped != Stopped::Asked {
-                    eprintln!("outlast: {stopped}");
+                    tell!("outlast: {stopped}");
                 }
                 let exit = ending::tell(&detail, self.flow, self.arguments.json);
                 if let Err(error) = Untold::of(self.directory).told(execution) {
-                    eprintln!("outlast: the end will be told once more: {error}");
+                    tell!("outlast: the end will be told once more: {error}");
                 }
                 Ok(exit)
             }
@@ -318,7 +318,7 @@ impl Session<'_> {
     fn say_resumed(&self, summary: &Summary) {
         if !self.arguments.quiet {
             let Summary { execution, .. } = summary;
-            eprintln!("resuming execution {execution} from {}", self.directory.display());
+            tell!("resuming execution {execution} from {}", self.directory.display());
         }
     }
 
@@ -328,7 +328,7 @@ impl Session<'_> {
         }
         let directory = self.directory.display();
         if new {
-            eprintln!("execution {execution}, kept in {directory}");
+            tell!("execution {execution}, kept in {directory}");
             return Ok(());
         }
         let Reply::Shown(detail) = self.ask(Ask::Show(Which::Id(execution))).await? else {
@@ -336,7 +336,7 @@ impl Session<'_> {
         };
         let condition = detail.summary.condition;
         if condition.is_end() {
-            eprintln!("execution {execution} has {} before", participle(condition));
+            tell!("execution {execution} has {} before", participle(condition));
         } else {
             self.say_resumed(&detail.summary);
         }
@@ -378,7 +378,7 @@ fn check_survival(mode: Option<&str>) -> anyhow::Result<()> {
 fn say_alone(program: &Program) {
     let Survival { replicas, .. } = Survival::of(program);
     if 1 < replicas {
-        eprintln!(
+        tell!(
             "the document wants {replicas} replicas: `run` is one node and survives its own crashes; \
              `outlast start` starts it in a cluster"
         );

@@ -99,7 +99,7 @@ impl Progress {
                 bar.set_position(self.completed);
                 bar.set_message(line.to_owned());
             }
-            None => eprintln!("{line}"),
+            None => tell!("{line}"),
         }
     }
 
