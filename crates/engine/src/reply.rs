@@ -286,6 +286,8 @@ pub struct ClusterStanding {
     /// Of these, those that stand still here for want of votes, or because undoing would cost more
     /// than their budget.
     pub stalled: u64,
+    /// Executions that wait here for the answer to a call that must not be made twice.
+    pub hearing: u64,
     /// Whose word is missing before executions that have ended can be forgotten here.
     pub awaited: BTreeSet<NodeId>,
 }

@@ -637,6 +637,38 @@ fn a_highest_replica_that_is_asked_for_what_others_began_without_it_joins_in_fir
     assert!(matches!(reply, Some(Reply::Started { new: false, .. })), "{reply:?}");
 }
 
+/// Whoever took over could only ask a person what became of a pivot, and would have other calls undone. It is
+/// handed over when the answer has come.
+#[test]
+fn a_node_that_is_drained_hears_answers_to_what_must_not_be_repeated_before_it_hands_over() {
+    let passive = || Survival::new(Strategy::Passive, 3);
+    for (provider, survival) in [
+        (Provider::Pivot, passive()),
+        (Provider::Pivot, survival()),
+        (Provider::Keyless, passive()),
+        (Provider::Keyless, survival()),
+    ] {
+        let program = program_of("pay", &[("pay", provider), ("b", Provider::Keyed)]);
+        let mut cluster = Cluster::new(3, &program);
+        cluster.start(&program, id(1), survival);
+        cluster.run(SECOND);
+        assert_eq!(cluster.open(3), ["pay"]);
+        let standing = |cluster: &mut Cluster, ask| match cluster.node(3).ask(ask) {
+            Reply::Standing(standing) => (standing.led, standing.hearing),
+            reply => panic!("{reply:?}"),
+        };
+        standing(&mut cluster, Ask::Drain(true));
+        cluster.run(3 * SECOND);
+        assert_eq!(standing(&mut cluster, Ask::Drain(true)), (1, 1), "it still leads");
+        let call = cluster.call_of(3);
+        cluster.answer(3, call);
+        cluster.run(3 * SECOND);
+        assert_eq!(standing(&mut cluster, Ask::Standing), (0, 0));
+        assert_eq!(cluster.open(2), ["b"], "another one goes on");
+        assert_eq!(parked(&mut cluster, 2), 0);
+    }
+}
+
 /// Every node executes it, so there is nobody to hand it over to, and nobody who could stop it alone.
 #[test]
 fn what_every_node_executes_keeps_no_node_from_being_drained_and_is_not_suspended() {

@@ -49,21 +49,29 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         table::print_json(&share);
     }
     if arguments.undo {
-        eprintln!("the node takes part as before");
+        tell!("the node takes part as before");
         return Ok(Exit::Completed);
     }
     match count(&share, "led") {
         0 => {
-            eprintln!("the node leads nothing any more and can be stopped");
+            tell!("the node leads nothing any more and can be stopped");
             match count(&share, "alone") {
                 0 => {}
-                1 => eprintln!("1 execution stays, and goes on when the node is started again"),
+                1 => tell!("1 execution stays, and goes on when the node is started again"),
                 alone => {
-                    eprintln!("{alone} executions stay, and go on when the node is started again");
+                    tell!("{alone} executions stay, and go on when the node is started again");
                 }
             }
             Ok(Exit::Completed)
         }
+        led if count(&share, "hearing") > 0 => bail!(
+            "the node still leads {led} executions after {} s: {} of those that run here wait for the answer to a \
+             call that must not be made twice (a pivot, say), which only this node will hear; they are handed \
+             over when it has come. `outlast drain --wait SECONDS` waits for longer; if the node is stopped \
+             before that, a person has to find out what became of these calls",
+            arguments.wait,
+            count(&share, "hearing"),
+        ),
         led => bail!(
             "the node still leads {led} executions after {} s: the other nodes that hold them cannot be \
              reached, or have not taken over yet; `outlast cluster status` says who is there",

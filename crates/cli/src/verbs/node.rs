@@ -3,9 +3,10 @@
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use outlast_engine::{Ask, Reply};
 use outlast_node::http::{self, read_token, rotate_token};
 use outlast_node::{Configuration, Node, NodeHandle, Stopped};
 use serde_json::json;
@@ -18,6 +19,9 @@ use crate::{log, signals};
 
 /// How long the runtime may take to end what is under way.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether answers have come that a node waits for before it ends.
+const HEARING: Duration = Duration::from_millis(50);
 
 /// Start a node: it keeps executions and runs them, and answers requests
 #[derive(clap::Args)]
@@ -55,6 +59,9 @@ pub(crate) struct Arguments {
     /// may be given several times
     #[arg(long, value_name = "[NAMESPACE=]COUNT", value_parser = share)]
     quota: Vec<Share>,
+    /// How many seconds it waits, when it is told to end, for the answers to calls that must not be made twice
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    finish_within: u64,
     /// Print where it listens as one line of JSON on stdout
     #[arg(long)]
     json: bool,
@@ -147,9 +154,9 @@ async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> any
         });
         println!("{said}");
     }
-    eprintln!("node {id} listens on http://{address}, kept in {}", directory.display());
+    tell!("node {id} listens on http://{address}, kept in {}", directory.display());
     if let Some(reached) = reached {
-        eprintln!("other nodes reach it at {reached}");
+        tell!("other nodes reach it at {reached}");
     }
     let ended = tokio::select! {
         told = signals::told_to_end() => Ok(told?),
@@ -157,7 +164,10 @@ async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> any
     };
     server.stop().await;
     let stopped = match ended {
-        Ok(_) => node.shutdown().await,
+        Ok(_) => {
+            hear_answers(&node, Duration::from_secs(arguments.finish_within)).await?;
+            node.shutdown().await
+        }
         Err(stopped) => stopped,
     };
     if let Some(cluster) = &cluster {
@@ -170,6 +180,30 @@ async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> any
     }
 }
 
+/// Waits for the answers to calls that must not be made twice: nobody else would hear them, and a person would
+/// have to find out. Whoever does not want to wait says a second time that it is to end.
+async fn hear_answers(node: &NodeHandle, patience: Duration) -> anyhow::Result<()> {
+    let deadline = Instant::now() + patience;
+    let mut told = false;
+    while let Ok(Reply::Standing(standing)) = node.ask(Ask::Standing).await
+        && 0 < standing.hearing
+        && Instant::now() < deadline
+    {
+        if !told {
+            let (calls, seconds) = (standing.hearing, patience.as_secs());
+            tell!(
+                "waits up to {seconds} s for the answers to calls of {calls} executions that must not be made twice"
+            );
+        }
+        told = true;
+        tokio::select! {
+            again = signals::told_to_end() => return again.map(drop),
+            () = tokio::time::sleep(HEARING) => {}
+        }
+    }
+    Ok(())
+}
+
 /// Makes a token if there is none. It is shown this once, to whoever sits at a terminal: in a log it
 /// would stay, for everybody who reads logs.
 fn ensure_token(directory: &Path) -> anyhow::Result<()> {
@@ -180,8 +214,8 @@ fn ensure_token(directory: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write the token in {}", directory.display()))?;
     let again = format!("`outlast token --data {}` prints it", directory.display());
     match std::io::stderr().is_terminal() {
-        true => eprintln!("the token of this node, shown this once ({again} again):\n{token}"),
-        false => eprintln!("a token was made, which requests must show: {again}"),
+        true => tell!("the token of this node, shown this once ({again} again):\n{token}"),
+        false => tell!("a token was made, which requests must show: {again}"),
     }
     Ok(())
 }

@@ -146,6 +146,18 @@ impl Header {
 }
 
 impl Entry {
+    /// The calls that are under way here and must not be made twice, unless it sleeps.
+    pub(super) fn doubtful_calls(&self) -> Vec<Ticket> {
+        let State::Awake(execution, _) = &self.state else { return Vec::new() };
+        execution.doubtful_calls(&self.defined.program)
+    }
+
+    /// Whether nobody else could go on with it now without asking a person.
+    pub(super) fn must_hear_an_answer(&self) -> bool {
+        let State::Awake(execution, _) = &self.state else { return false };
+        execution.must_hear_an_answer(&self.defined.program)
+    }
+
     /// The execution, awake.
     pub(super) fn execution(&self) -> &Execution {
         match &self.state {

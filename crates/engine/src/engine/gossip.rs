@@ -16,11 +16,12 @@ use outlast_protocols::membership::{
     TEXT_BYTES_MAX, Timer,
 };
 use outlast_protocols::replicas;
+use outlast_workflow::Ticket;
 
 use super::custody::Envelope;
 use super::entry::Entry;
 use super::{Engine, Step};
-use crate::{Action, ClusterStanding, MemberStanding, Report};
+use crate::{Action, ClusterStanding, MemberStanding, Phase, Report};
 
 /// For how long a node that does not answer is remembered: until a person removes it.
 const FORGET_AFTER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -35,6 +36,10 @@ pub(super) struct Gossip {
     places: BTreeMap<NodeId, Vec<String>>,
     /// Whether this node takes no new work.
     pub(super) draining: bool,
+    /// Whether it is draining and could not hand over everything yet.
+    pub(super) keeps_some: bool,
+    /// The calls that must not be made twice and were under way when it began to drain.
+    open_at_drain: BTreeMap<ExecutionId, Vec<Ticket>>,
 }
 
 impl fmt::Debug for Gossip {
@@ -197,10 +202,46 @@ impl Engine {
         if let Ok(offer) = Offer::new(BTreeSet::new(), draining, 0) {
             self.tell_gossip(step, Input::Described(offer));
         }
+        self.hand_over(draining);
+    }
+
+    /// Hands over what it leads, except what only this node can go on with for now: others could only ask a
+    /// person what became of the call that is under way. That is looked at again with every heartbeat.
+    pub(super) fn hand_over(&mut self, draining: bool) {
         let all: Vec<_> = self.custodies.iter().copied().collect();
-        for id in all {
-            self.tell_to_retire(id, draining);
+        self.gossip.keeps_some = false;
+        if !draining {
+            self.gossip.open_at_drain.clear();
         }
+        for id in all {
+            if draining && self.leads(id) && self.is_kept(id) {
+                self.gossip.keeps_some = true;
+            } else {
+                self.tell_to_retire(id, draining);
+            }
+        }
+    }
+
+    fn leads(&self, id: ExecutionId) -> bool {
+        self.phase_of(id).is_some_and(|phase| matches!(phase, Phase::Leading | Phase::Paused))
+    }
+
+    /// Whether an answer is still to come to a call that must not be made twice. Others could make such a call
+    /// anew and have this one undone, unless it is a pivot; so of those, only the ones are waited for that were
+    /// under way at first, or a loop of them would keep the node for as long as it runs.
+    fn is_kept(&mut self, id: ExecutionId) -> bool {
+        let Some(entry) = self.roster.get(id) else { return false };
+        let open = entry.doubtful_calls();
+        let must = entry.must_hear_an_answer();
+        let at_first = self.gossip.open_at_drain.entry(id).or_insert_with(|| open.clone());
+        must || open.iter().any(|ticket| at_first.contains(ticket))
+    }
+
+    /// How many executions wait here for an answer that no other life or node of this cluster would hear.
+    fn hearing(&self) -> u64 {
+        let waits = self.roster.iter().filter(|(_, entry)| !entry.doubtful_calls().is_empty());
+        let here = waits.filter(|(id, _)| self.phase_of(**id).is_none() || self.leads(**id));
+        here.count() as u64
     }
 
     /// The cluster as this node sees it.
@@ -238,6 +279,7 @@ impl Engine {
             alone,
             led,
             stalled,
+            hearing: self.hearing(),
             awaited,
         }
     }

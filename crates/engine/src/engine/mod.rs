@@ -430,11 +430,15 @@ impl Engine {
 
     /// What this node does for each execution that it holds together with others.
     pub fn phases(&self) -> impl Iterator<Item = (ExecutionId, Phase)> {
-        let phase_of = |id: &ExecutionId| match self.roster.get(*id)?.custody.as_ref()? {
-            custody::Custody::Replica(holding) => Some((*id, holding.phase())),
+        self.custodies.iter().filter_map(|id| Some((*id, self.phase_of(*id)?)))
+    }
+
+    /// What this node does for an execution that several hold.
+    fn phase_of(&self, id: ExecutionId) -> Option<Phase> {
+        match self.roster.get(id)?.custody.as_ref()? {
+            custody::Custody::Replica(holding) => Some(holding.phase()),
             custody::Custody::Remnant(_) => None,
-        };
-        self.custodies.iter().filter_map(phase_of)
+        }
     }
 
     /// Who started an execution, if another one did.

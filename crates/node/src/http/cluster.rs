@@ -65,6 +65,9 @@ pub(super) struct Share {
     /// Executions there that have not ended and that nobody else holds.
     #[serde(default)]
     alone: u64,
+    /// Executions that wait there for the answer to a call that must not be made twice.
+    #[serde(default)]
+    hearing: u64,
     /// Whether it takes no new work.
     draining: bool,
     /// Nodes whose word it waits for before it can forget executions that have ended and that it holds
@@ -343,9 +346,9 @@ async fn standing(api: &Api, ask: Ask) -> Result<Box<ClusterStanding>, Problem> 
 
 impl Share {
     fn of(standing: &ClusterStanding) -> Self {
-        let ClusterStanding { live, held, led, stalled, alone, draining, .. } = *standing;
+        let ClusterStanding { live, held, led, stalled, alone, hearing, draining, .. } = *standing;
         let awaited = standing.awaited.iter().map(|node| format!("{:016x}", node.0)).collect();
-        Self { live, held, led, stalled, alone, draining, awaited }
+        Self { live, held, led, stalled, alone, hearing, draining, awaited }
     }
 }
 

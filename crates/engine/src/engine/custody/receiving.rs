@@ -251,6 +251,9 @@ impl Engine {
                 step.order(None, Action::Send { to, message: message.clone() });
             }
         }
+        if self.gossip.keeps_some {
+            self.hand_over(true);
+        }
         self.offer_events(step);
         self.offer_definitions(step);
         for peer in self.peers.missed(step.now, times.lost_after) {
