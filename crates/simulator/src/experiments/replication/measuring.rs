@@ -28,7 +28,8 @@ const SETTLING: Duration = Duration::from_secs(600);
 pub struct Measured {
     /// From the start to the decided result at the client.
     pub execution_time: Duration,
-    /// How much of that nobody executed any activity.
+    /// How much of that there was no progress: what is left when every activity counts once, however often
+    /// it was executed. Whoever does again what another has done makes none.
     pub unavailable: Duration,
     /// What undoing cost, in per cent of undoing the whole workflow once.
     pub compensation_percent: f64,
@@ -62,7 +63,9 @@ pub(super) fn measure(
         ..WorldOptions::default()
     };
     let mut world = World::new(options, stage.plan(survival));
-    let mut measured = run_to_the_end(&mut world);
+    let execution_time = run_to_the_end(&mut world);
+    let unavailable = execution_time.saturating_sub(workload.length());
+    let mut measured = Measured { execution_time, unavailable, ..Measured::default() };
     settle(&mut world);
     let finding = world.finding().map(str::to_owned);
     measured.finding = finding.or_else(|| unsound(&world));
@@ -76,20 +79,12 @@ pub(super) fn measure(
     measured
 }
 
-fn run_to_the_end(world: &mut World) -> Measured {
+/// How long it takes until the client knows the result.
+fn run_to_the_end(world: &mut World) -> Duration {
     while !world.client.has_defined() && world.step() {}
     let start = world.elapsed();
-    let mut unavailable = Duration::ZERO;
-    while !world.client.is_content() && world.finding().is_none() {
-        let (before, executing) = (world.elapsed(), world.is_executing());
-        if !world.step() {
-            break;
-        }
-        if !executing {
-            unavailable += world.elapsed() - before;
-        }
-    }
-    Measured { execution_time: world.elapsed() - start, unavailable, ..Measured::default() }
+    while !world.client.is_content() && world.finding().is_none() && world.step() {}
+    world.elapsed() - start
 }
 
 /// Runs until nobody holds the execution any more.
