@@ -109,13 +109,13 @@ situations! {
     TooFewVotes => "waited for votes",
     /// A candidate was objected to.
     Rejected => "candidate rejected",
-    /// A primary met another that had come further or as far: there were two at once.
+    /// A primary stood down while another was one, too.
     TwoPrimaries => "two primaries at once",
     /// Two primaries met that had come equally far.
     VoteTie => "tie of two primaries",
     /// A new primary took over what another had brought further.
     FurtherStateTaken => "further state taken over",
-    /// A new primary went on without having heard of all replicas: perhaps from an old state.
+    /// A new primary went on from a state that another replica was beyond.
     OldStateTaken => "old state taken over",
     /// A replica lost a line with effects of its own on it.
     LineLost => "line with effects lost",
@@ -135,7 +135,7 @@ situations! {
     PivotDecided => "pivot decided",
     /// An execution that several nodes hold was started by another one, which does not wait for it.
     Detached => "started by another",
-    /// A primary without a majority paused because undoing would have cost too much.
+    /// A primary paused because undoing what no majority knows of would have cost too much.
     BudgetPause => "paused for its budget",
 }
 
@@ -156,13 +156,12 @@ impl Situation {
     /// The situation between the replicas of an execution.
     const fn of_custody(situation: Between) -> Option<Self> {
         match situation {
-            Between::Candidacy => None,
+            // Whether it was an old state, and whether there was another primary, only the world knows.
+            Between::Candidacy | Between::TookOverWithoutAll | Between::StoodDown => None,
             Between::TooFewVotes => Some(Self::TooFewVotes),
             Between::Rejected => Some(Self::Rejected),
             Between::Elected => Some(Self::Elected),
             Between::TookOverFurther => Some(Self::FurtherStateTaken),
-            Between::TookOverWithoutAll => Some(Self::OldStateTaken),
-            Between::StoodDown => Some(Self::TwoPrimaries),
             Between::Tie => Some(Self::VoteTie),
             Between::LineLost => Some(Self::LineLost),
             Between::PivotDecided => Some(Self::PivotDecided),

@@ -139,6 +139,57 @@ fn how_much_is_undone_beside_others_is_no_finding() {
     }
 }
 
+/// Which branch wins depends on how long calls take, so nobody can tell what a run does.
+const RACE: &str = "
+document: { dsl: '1.0.3', namespace: simulated, name: race, version: '1.0.0' }
+use:
+  functions:
+    undo: { call: http, with: { method: post, endpoint: 'http://world.example/undo/work', body: '${ . }' } }
+do:
+  - first:
+      call: http
+      with: { method: post, endpoint: 'http://world.example/ok/first' }
+      metadata:
+        outlast: { class: compensatable, compensation: { use: undo, capture: '${ { receipt: .receipt } }' } }
+  - either: { fork: { compete: true, branches: [ { one: { wait: PT0.01S } }, { other: { wait: PT0.02S } } ] } }
+";
+
+/// What every replica did by one key, at services that know no keys, stands several times.
+#[test]
+fn what_stands_twice_by_one_key_is_noticed_whatever_way_a_run_takes() {
+    for keyless in [false, true] {
+        let flow = Workload::new(openworkflow::compile(RACE).unwrap(), RACE, value::object([]));
+        let wanted = Wanted {
+            strategy: Some(Strategy::Active),
+            nodes: Some(3),
+            faults: Some(Vec::new()),
+            keyless: Some(keyless),
+            ..Wanted::default()
+        };
+        let mut swarm = Swarm::new(wanted, vec![flow]);
+        let scenario = swarm.scenario(1);
+        let finding = swarm.run(&scenario).finding;
+        let noticed = finding.as_ref().is_some_and(|it| it.contains("stands twice by one key"));
+        assert_eq!(noticed, keyless, "{finding:?}");
+    }
+}
+
+/// Where nothing is to fail nobody dies, also when people come back to what failed.
+#[test]
+fn without_faults_no_node_dies() {
+    let wanted = Wanted { faults: Some(Vec::new()), ..Wanted::default() };
+    let mut swarm = Swarm::new(wanted, Workload::built_in());
+    let mut again = 0;
+    for seed in 300..340 {
+        let verdict = swarm.run(&swarm.scenario(seed));
+        let count = |situation| verdict.situations.count(situation);
+        assert_eq!(verdict.finding, None, "seed {seed}");
+        assert_eq!(count(Situation::CrashWithUnsynced) + count(Situation::AllDown), 0, "{seed}");
+        again += count(Situation::TriedAgainLater) + count(Situation::TakenBackLater);
+    }
+    assert!(again > 0, "people do come back to something");
+}
+
 /// Does something, starts another execution that it does not wait for, and is rolled back.
 const ROLLED_BACK_WITH_AN_ERRAND: &str = "
 document:

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_engine::{Condition, Engine, Parent, Strategy};
-use outlast_lineage::{ExecutionId, Lineage, NodeId};
+use outlast_lineage::{ExecutionId, Lineage, NodeId, OperationKey};
 use outlast_workflow::Outcome;
 
 use super::Finding;
@@ -169,7 +169,7 @@ fn effects_of_one(
     }
     let other_way = (calm.is_one_of_many && had_faults) || calm.is_timed;
     if other_way && outcome != "compensated" {
-        return Ok(());
+        return nothing_stands_twice(calm, world, id);
     }
     // Whoever does not complete may have got less far than without faults of services.
     let as_planned = outcome == expected.outcome && (outcome == "completed" || !had_faults);
@@ -201,6 +201,19 @@ fn effects_of_one(
         if certain > most || found < least {
             let (bound, count) = if found < least { ("least", least) } else { ("most", most) };
             return Err(format!("{name} stands {found} times, and should at {bound} {count}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whatever way a run takes: what it did by one key stands once, if others can undo what they did by it.
+fn nothing_stands_twice(calm: &Expectation, world: &World, id: ExecutionId) -> Finding {
+    let mut stands: BTreeSet<(OperationKey, &str)> = BTreeSet::new();
+    let certain = standing(world, id).filter(|act| is_certain(world, act));
+    for act in certain.filter(|act| calm.undoable.contains(name(world, act))) {
+        let name = name(world, act);
+        if !stands.insert((act.key, name)) {
+            return Err(format!("{name} stands twice by one key"));
         }
     }
     Ok(())

@@ -5,7 +5,7 @@
 
 mod recording;
 mod scenario;
-mod workload;
+pub(crate) mod workload;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ pub struct Verdict {
     pub elapsed: Duration,
     /// What came up in it.
     pub situations: Situations,
+    /// How many undos named nothing that was done, so that nobody can tell what stands.
+    pub unpaired: u64,
     /// Whether whoever looked on wanted no more.
     pub stopped: bool,
     /// Every input of every engine, if the run was recorded.
@@ -188,6 +190,7 @@ impl Verdict {
             steps: world.steps(),
             occurrences: world.occurrences,
             elapsed: world.elapsed(),
+            unpaired: world.services.ledger.unpaired,
             stopped: world.was_stopped(),
             situations: world.situations,
             run_events: world.run_events,
@@ -202,6 +205,7 @@ impl Verdict {
             occurrences: 0,
             elapsed: Duration::ZERO,
             situations: Situations::default(),
+            unpaired: 0,
             stopped: false,
             run_events: Vec::new(),
             trace: String::new(),

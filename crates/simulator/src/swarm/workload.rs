@@ -205,7 +205,7 @@ impl Workload {
 }
 
 /// Whether parts of a task run beside each other.
-fn has_branches(task: &Task) -> bool {
+pub(crate) fn has_branches(task: &Task) -> bool {
     match task.kind {
         Kind::Fork { .. } | Kind::Graph(_) => true,
         Kind::Loop { concurrency, .. } => 1 < concurrency,

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use outlast_engine::{Action, Caller, Input, Phase, Reply, Report};
+use outlast_engine::{Action, Caller, Engine, Input, Phase, Reply, Report, Situation as Between};
 use outlast_expressions::{Filter, Value};
-use outlast_lineage::NodeId;
+use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::{EvaluationRequest, Request};
 
 use super::occurrence::{Call, Evaluated, Occurrence, Parcel};
@@ -119,14 +119,12 @@ impl World {
     }
 
     fn take_report(&mut self, place: usize, report: &Report) {
-        // Where all execute there are always two primaries, and that proves nothing.
-        let is_usual = |situation| match report {
-            Report::Custody { execution, .. } if situation == Situation::TwoPrimaries => {
-                self.client.is_active(*execution)
-            }
-            _ => false,
-        };
-        if let Some(situation) = Situation::of_report(report).filter(|it| !is_usual(*it)) {
+        if let Some(situation) = Situation::of_report(report) {
+            self.saw(situation);
+        }
+        if let Report::Custody { execution, situation } = report
+            && let Some(situation) = self.among_others(place, *execution, *situation)
+        {
             self.saw(situation);
         }
         if let Report::Published { event, .. } = report {
@@ -137,6 +135,28 @@ impl World {
         }
         if self.options.learns {
             self.learn(report);
+        }
+    }
+
+    /// What a change at one replica is, seen beside the others.
+    fn among_others(&self, place: usize, id: ExecutionId, change: Between) -> Option<Situation> {
+        let others = self.machines.iter().enumerate().filter(|(other, _)| *other != place);
+        let mut others = others.filter_map(|(_, machine)| machine.node.engine());
+        match change {
+            // Where all execute there are always several, and that proves nothing.
+            Between::StoodDown if !self.client.is_active(id) => {
+                let leads = |engine: &Engine| {
+                    engine.phases().any(|(of, phase)| of == id && phase == Phase::Leading)
+                };
+                others.any(leads).then_some(Situation::TwoPrimaries)
+            }
+            Between::Elected => {
+                let own = self.machines[place].node.engine()?.line_at(id)?.number();
+                let is_beyond =
+                    |engine: &Engine| engine.line_at(id).is_some_and(|line| own < line.number());
+                others.any(is_beyond).then_some(Situation::OldStateTaken)
+            }
+            _ => None,
         }
     }
 

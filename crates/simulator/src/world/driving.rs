@@ -243,6 +243,7 @@ impl World {
             self.saw(Situation::SyncFailed);
             return self.crash(place, None);
         }
+        self.say(Some(place), format_args!("has synced up to record {}", up_to.0));
         self.give(place, Told::Synced(up_to));
     }
 
@@ -250,6 +251,7 @@ impl World {
     pub(super) fn fetched(&mut self, place: usize, execution: ExecutionId) {
         let stored = self.machines[place].node.disk.snapshot(&Subject::Execution(execution).key());
         let snapshot = stored.ok_or_else(|| "it is not there".to_owned());
+        self.say_of(place, execution, format_args!("has read it from its store"));
         self.tell(place, Input::Fetched { execution, snapshot });
     }
 
@@ -263,6 +265,7 @@ impl World {
         match machine.alarm {
             Some(at) if machine.clock.read(self.now) >= at => {
                 machine.alarm = None;
+                self.say(Some(place), format_args!("its alarm rings"));
                 self.tell(place, Input::AlarmRang);
             }
             _ => self.ring_later(place),

@@ -248,6 +248,7 @@ impl World {
                 self.sync_ended(place, up_to);
             }
             Occurrence::Stored { place, life } if self.is_alive(place, life) => {
+                self.say(Some(place), format_args!("has compacted its journal"));
                 self.tell(place, Input::Stored);
             }
             Occurrence::Fetched { place, life, execution } if self.is_alive(place, life) => {
@@ -255,6 +256,7 @@ impl World {
             }
             Occurrence::Turn { place, life } if self.is_alive(place, life) => {
                 self.machines[place].turning = false;
+                self.say(Some(place), format_args!("goes on with what it left for later"));
                 self.tell(place, Input::Turn);
             }
             Occurrence::Drain { place, life } if self.is_alive(place, life) => self.drain(place),
@@ -264,11 +266,17 @@ impl World {
             Occurrence::Evaluated(evaluated) if self.is_alive(evaluated.place, evaluated.life) => {
                 let (execution, ticket) = (evaluated.execution, evaluated.ticket);
                 let result = evaluated.result;
+                self.say_of(
+                    evaluated.place,
+                    execution,
+                    format_args!("has evaluated an expression"),
+                );
                 self.tell(evaluated.place, Input::Evaluated { execution, ticket, result });
             }
             Occurrence::Compiled { place, life, definition } if self.is_alive(place, life) => {
                 let known = &self.client.plan().definitions;
                 if let Some(program) = driving::compiled(known, &definition) {
+                    self.say(Some(place), format_args!("has compiled {}", program.name));
                     self.tell(place, Input::Compiled { definition, program });
                 }
             }

@@ -70,6 +70,8 @@ pub(super) struct Answered {
     pub(super) place: usize,
     pub(super) life: u64,
     pub(super) execution: ExecutionId,
+    /// The execution that the call is of, wherever its answer goes.
+    pub(super) of: ExecutionId,
     pub(super) ticket: Ticket,
     pub(super) answer: Answer,
     pub(super) act: Option<usize>,

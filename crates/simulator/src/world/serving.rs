@@ -47,6 +47,7 @@ impl World {
             place,
             life,
             execution,
+            of,
             ticket,
             answer: visited.answer,
             act: visited.act,
@@ -82,7 +83,7 @@ impl World {
 
     /// An answer reaches a node.
     pub(super) fn answered(&mut self, answered: Answered) {
-        let Answered { place, life, execution, ticket, answer, act } = answered;
+        let Answered { place, life, execution, of, ticket, answer, act } = answered;
         if !self.is_alive(place, life) {
             return;
         }
@@ -91,7 +92,7 @@ impl World {
             machine.calls -= 1;
             self.calls -= 1;
         }
-        self.say_of(place, execution, format_args!("is answered {}", words::of_answer(&answer)));
+        self.say_of(place, of, format_args!("is answered {}", words::of_answer(&answer)));
         self.give(place, Told::Answered(Input::Answered { execution, ticket, answer }, act));
     }
 

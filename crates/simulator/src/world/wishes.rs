@@ -9,6 +9,7 @@ use outlast_workflow::Outcome;
 use outlast_workflow::program::{Kind, Task};
 
 use super::{Situation, World};
+use crate::swarm::workload::has_branches;
 use crate::{Fault, FaultKind, Random, checkers};
 
 /// How often people come back to what failed. In the first round they may have it tried again; later they
@@ -100,8 +101,9 @@ impl World {
             }
             for id in failed {
                 let takes_back = random.happens(400) || round > 0;
-                // Whoever is asked at last lives.
+                // Whoever is asked at last lives, and everyone does where nothing is to fail.
                 let dies = random.happens(500) && round + 1 < ROUNDS;
+                let dies = dies && !self.options.faults.is_empty();
                 self.try_again(&mut random, id, takes_back, dies);
             }
             // Nobody is judged before it has come to what it was told.
@@ -148,8 +150,7 @@ impl World {
             false => Ask::Retry(which),
         };
         self.saw(if takes_back { Situation::TakenBackLater } else { Situation::TriedAgainLater });
-        if !takes_back && self.runs_out_of_time(place, id) {
-            // A block that took too long is begun again as a whole, by the same keys, and so is what undoes it.
+        if self.leaves_things_open(place, id) {
             self.services.ledger.allow_asking_again(id);
         }
         self.revisited.insert(id, place);
@@ -159,15 +160,17 @@ impl World {
             self.crash(place, Some(Duration::from_millis(100)));
         }
     }
-    /// Whether some part of an execution, or of what it runs as a part of itself, has a timeout.
-    fn runs_out_of_time(&self, place: usize, id: ExecutionId) -> bool {
+    /// Whether an execution may ask again for what it was answered, once people come back to it: what took too
+    /// long is begun again as a whole, by the same keys, and answers to branches that were stopped are not kept.
+    fn leaves_things_open(&self, place: usize, id: ExecutionId) -> bool {
         let engine = self.machines[place].node.engine();
         let program = engine.and_then(|engine| engine.program_of(id));
         program.is_some_and(|program| {
-            let bound = |task: &Task| {
-                task.timeout.is_some() || matches!(task.kind, Kind::RunWorkflow { .. })
+            let is_like = |task: &Task| {
+                let runs_another = matches!(task.kind, Kind::RunWorkflow { .. });
+                task.timeout.is_some() || runs_another || has_branches(task)
             };
-            program.timeout.is_some() || program.tasks.iter().any(bound)
+            program.timeout.is_some() || program.tasks.iter().any(is_like)
         })
     }
 }

@@ -299,7 +299,7 @@ fn bar(arguments: &Arguments) -> ProgressBar {
 
 /// Leaves out faults for as long as the world still fails, and says how to see it again.
 fn shrink(arguments: &Arguments, swarm: &mut Swarm, scenario: &mut Scenario, tally: &mut Tally) {
-    eprintln!("a sentence does not hold; looking for fewer faults that break it");
+    tell!("a sentence does not hold; looking for fewer faults that break it");
     let hook = std::panic::take_hook();
     // An engine that panics would do so once for every try.
     std::panic::set_hook(Box::new(|_| {}));

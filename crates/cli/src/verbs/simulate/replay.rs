@@ -34,16 +34,22 @@ impl Shown {
         let time = line.split_whitespace().next();
         let time: f64 = time.and_then(|word| word.parse().ok()).unwrap_or(0.0);
         let node = place_of(line);
-        let about = line.rsplit_once("  #").map(|(_, id)| id);
         let in_time =
             self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time <= to);
         // What goes wrong in the world concerns everyone.
         let here = node.is_none() || self.node.is_none() || node == self.node;
-        let wanted = self.execution.as_deref();
-        let meant = node.is_none()
-            || wanted.is_none_or(|id| about.is_some_and(|about| id.starts_with(about)));
+        let meant = node.is_none() || self.execution.as_deref().is_none_or(|id| names(line, id));
         in_time && here && meant
     }
+}
+
+/// Whether a line of a trace names an execution: by the beginning of its id behind a `#`, or in its words.
+fn names(line: &str, id: &str) -> bool {
+    let mut words = line.split_whitespace().skip(1);
+    words.any(|word| match word.strip_prefix('#') {
+        Some(short) => id.starts_with(short),
+        None => 8 <= id.len() && word.starts_with(id),
+    })
 }
 
 /// The node that a line of a trace is about, if it is about one.
@@ -83,10 +89,10 @@ pub(super) fn replay(file: &Path, shown: &Shown, json: bool) -> anyhow::Result<E
     tally.difference = difference(&recording.run, &verdict);
     tally.print(json);
     if !json && !verdict.trace.lines().any(|line| place_of(line).is_some() && shown.fits(line)) {
-        eprintln!("nothing that occurred at a node fits what is to be shown");
+        tell!("nothing that occurred at a node fits what is to be shown");
     }
     if let Some(difference) = &tally.difference {
-        eprintln!("this run is not the one that was recorded: {difference}");
+        tell!("this run is not the one that was recorded: {difference}");
     }
     let same = tally.difference.is_none() && verdict.finding.is_none();
     Ok(if same { Exit::Completed } else { Exit::Faulted })
@@ -216,12 +222,13 @@ fn pace_of(word: &str) -> Option<Pace> {
 mod tests {
     use super::*;
 
-    const LINES: [&str; 5] = [
+    const LINES: [&str; 6] = [
         "   0.000100  node 1  starts, life 0",
         "   0.000200  world   fault crash@0+1:1 begins",
         "   0.000300  node 2  calls POST ok/a  #01010101",
         "   0.000400  node 2  calls POST ok/b  #02020202",
         "   1.500000  node 1  calls POST ok/c  #01010101",
+        "   1.600000  node 1  is asked how 01010101-0101-0101-0101-010101010101 ends",
     ];
 
     /// What a person sees who types this, and whether they saw everything.
@@ -264,8 +271,10 @@ mod tests {
         };
         let none = Shown::default();
         assert_eq!(fitting(Shown { from: Some(0.0002), to: Some(1.0), ..none.clone() }), [1, 2, 3]);
-        assert_eq!(fitting(Shown { node: Some(1), ..none.clone() }), [0, 1, 4]);
-        let id = Some("01010101-0101-0101-0101-010101010101".to_owned());
-        assert_eq!(fitting(Shown { execution: id, ..none }), [1, 2, 4]);
+        assert_eq!(fitting(Shown { node: Some(1), ..none.clone() }), [0, 1, 4, 5]);
+        for id in ["01010101-0101-0101-0101-010101010101", "01010101"] {
+            let execution = Some(id.to_owned());
+            assert_eq!(fitting(Shown { execution, ..none.clone() }), [1, 2, 4, 5]);
+        }
     }
 }

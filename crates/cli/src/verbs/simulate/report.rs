@@ -17,6 +17,8 @@ pub(super) struct Tally {
     simulated: f64,
     situations: Situations,
     seed: u64,
+    /// In how many worlds nobody can tell what stands.
+    unjudged: u64,
     /// How long it took.
     pub(super) seconds: f64,
     /// The sentence that did not hold.
@@ -47,6 +49,8 @@ struct Shown<'t> {
     events_per_second: f64,
     situations: BTreeMap<&'static str, u64>,
     failed: Option<Failed<'t>>,
+    /// Worlds with undos that name nothing that was done: what stands in the end is not judged there.
+    worlds_without_net_effects: u64,
     /// How a run differs from the one that was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     difference: Option<&'t str>,
@@ -80,6 +84,7 @@ impl Tally {
         self.occurrences += verdict.occurrences;
         self.simulated += verdict.elapsed.as_secs_f64();
         self.situations.add(&verdict.situations);
+        self.unjudged += u64::from(verdict.unpaired > 0);
         self.seed = seed;
         self.finding.clone_from(&verdict.finding);
     }
@@ -100,7 +105,7 @@ impl Tally {
             self.write_for_people(&mut text).expect("text grows");
             table::print(&text);
             if self.beside_trace {
-                eprintln!("{} engine events in {}", self.events, self.pace());
+                tell!("{} engine events in {}", self.events, self.pace());
             }
         }
     }
@@ -123,6 +128,7 @@ impl Tally {
             events_per_second: self.rate(),
             situations: words.collect(),
             failed,
+            worlds_without_net_effects: self.unjudged,
             difference: self.difference.as_deref(),
             trace: self.trace.as_deref().map(|trace| trace.lines().collect()),
         }
@@ -152,6 +158,17 @@ impl Tally {
         writeln!(text, ", {:.0} s simulated", self.simulated)?;
         for (situation, count) in self.situations.iter().filter(|(_, count)| *count > 0) {
             writeln!(text, "  {count:>8}  {}", situation.words())?;
+        }
+        if self.unjudged > 0 {
+            writeln!(
+                text,
+                "not judged in {} of them: what stands in the end, as undos do not",
+                self.unjudged
+            )?;
+            writeln!(
+                text,
+                "  carry the `receipt` that the simulator's services answer with (use `capture`)"
+            )?;
         }
         let Some(finding) = &self.finding else { return writeln!(text, "every sentence held") };
         writeln!(text, "seed {}: {finding}", self.seed)?;
@@ -183,5 +200,16 @@ mod tests {
         };
         assert!(!words("it never ended").contains("with only these faults"));
         assert!(words("it ended twice").contains("with only these faults: it ended twice\n"));
+    }
+
+    #[test]
+    fn what_could_not_be_judged_is_said() {
+        let told = |unjudged| {
+            let mut text = String::new();
+            Tally { unjudged, ..Tally::default() }.write_for_people(&mut text).unwrap();
+            text
+        };
+        assert!(told(3).contains("not judged in 3 of them"));
+        assert!(!told(0).contains("judged"));
     }
 }
