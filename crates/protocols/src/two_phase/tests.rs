@@ -238,8 +238,6 @@ mod participating {
         assert_eq!(receive(&mut participant, Message::Prepare), [send(Message::Prepared)]);
     }
 
-    /// Seed 0, 4.4: "Upon receiving such a commit, the replicas write an (end, eS.sID) record to the
-    /// execution history and remove all data from volatile memory."
     #[test]
     fn says_unasked_that_it_is_ready_once_to_whoever_coordinates() {
         let finished = |node| Input::Finished { coordinator: Some(node) };
@@ -252,6 +250,8 @@ mod participating {
         assert_eq!(outputs, [Output::Persist(Record::Ready), timer()], "not to strangers");
     }
 
+    /// Seed 0, 4.4: "Upon receiving such a commit, the replicas write an (end, eS.sID) record to the
+    /// execution history and remove all data from volatile memory."
     #[test]
     fn forgets_once_and_says_so_every_time() {
         let mut participant = restored(Record::Ready);
@@ -262,6 +262,22 @@ mod participating {
         assert_eq!(receive(&mut participant, Message::Prepare), [send(Message::Forgotten)]);
         assert_eq!(receive(&mut participant, Message::Inquire), [send(Message::Forget)]);
         assert_eq!(participant.step(NOW, Input::Committed), []);
+    }
+
+    /// Seed 0, 4.4: "any workflow execution with a begin and end record may be pruned from the execution
+    /// history": whoever has pruned its end record answers as one that has it, so nobody waits for what is
+    /// gone, and nobody begins it anew.
+    #[test]
+    fn an_owner_that_has_pruned_the_end_record_answers_as_if_it_had_it() {
+        let pruned = Participant::answer_when_pruned;
+        assert_eq!(pruned(Message::Prepare), Some(Message::Forgotten));
+        assert_eq!(pruned(Message::Forget), Some(Message::Forgotten));
+        assert_eq!(pruned(Message::Inquire), Some(Message::Forget));
+        assert_eq!([Message::Prepared, Message::Forgotten].map(pruned), [None, None]);
+        for message in [Message::Prepare, Message::Forget, Message::Inquire, Message::Prepared] {
+            let answer: Vec<Output> = pruned(message).map(send).into_iter().collect();
+            assert_eq!(receive(&mut restored(Record::Ended), message), answer);
+        }
     }
 
     #[test]
