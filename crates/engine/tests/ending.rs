@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::id;
-use outlast_engine::{Ask, Condition, Input, Refusal, Reply, Strategy, Survival, Which};
+use outlast_engine::{
+    Ask, Condition, EngineOptions, Input, Refusal, Reply, Retention, Strategy, Survival, Which,
+};
 use outlast_lineage::{ExecutionId, NodeId, OperationKey};
 use outlast_workflow::program::Kind;
 use outlast_workflow::{Answer, Fault, FaultKind, Outcome, Request, Ticket};
@@ -67,7 +69,8 @@ fn nobody_agrees_to_a_run_that_it_does_not_hold() {
     assert!((1..=3).all(|node| has_ended(&mut cluster, node)));
 }
 
-/// Whoever agrees is counted once, however often that arrives.
+/// Seed 0, 4: "The agreement requires a majority of replicas to be operational." Whoever agrees is counted
+/// once, however often that arrives.
 #[test]
 fn an_agreement_that_arrives_twice_makes_no_majority() {
     let program = program_of("one", &[("a", Provider::Keyed)]);
@@ -269,6 +272,42 @@ fn what_has_completed_and_is_forgotten_by_all_can_not_be_rolled_back() {
     let asked = cluster.node(3).ask(Ask::Compensate { which: Which::Id(id(1)), reason });
     let Reply::Refused(Refusal::NotPossible(reason)) = asked else { panic!("not {asked:?}") };
     assert!(reason.ends_with("is completed: it can not be rolled back"), "{reason}");
+}
+
+/// Seed 0, 4: "The last two termination phases require all replicas to be operational. However, this is not
+/// critical as this phase is completely decoupled from the workflow client application." Here of the third;
+/// and 4.4: "For saving space on stable storage any workflow execution with a begin and end record may be pruned
+/// from the execution history", which one without an end record is not, however old it is.
+#[test]
+fn what_not_all_have_forgotten_is_told_and_not_pruned_and_what_all_have_is_and_stays_so() {
+    let program = program_of("one", &[("a", Provider::Keyed)]);
+    let mut cluster = Cluster::with(3, &program, |node| {
+        let retention = Retention { age: 10 * SECOND, ..Retention::default() };
+        EngineOptions { retention, ..EngineOptions::new(node) }
+    });
+    cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 3));
+    cluster.run_past_linger();
+    cluster.kill(1);
+    answer(&mut cluster);
+    cluster.run(60 * SECOND);
+    for node in [2, 3] {
+        assert!(has_ended(&mut cluster, node), "whoever asks node {node} is told");
+        assert_eq!(cluster.node(node).show(id(1)).copies, None, "node {node} holds it yet");
+    }
+    cluster.revive(1);
+    cluster.node(1).work();
+    let late: Vec<_> = cluster.node(1).sent.iter().cloned().collect();
+    assert!(!late.is_empty(), "it asks where the execution is");
+    cluster.run(20 * SECOND);
+    let is_there = |cluster: &mut Cluster, node: u64| {
+        matches!(cluster.node(node).ask(Ask::Show(Which::Id(id(1)))), Reply::Shown(_))
+    };
+    assert!(!(1..=3).any(|node| is_there(&mut cluster, node)), "all have forgotten, and pruned it");
+    for (to, message) in late {
+        cluster.node(to.0).step(Input::Received { from: NodeId(1), message });
+    }
+    cluster.run(5 * SECOND);
+    assert!(!(1..=3).any(|node| is_there(&mut cluster, node)), "a late word revives nothing");
 }
 
 /// One of those who held it changes it then, the same for all: so each must know who they were.

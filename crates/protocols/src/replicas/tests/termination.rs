@@ -1,4 +1,5 @@
-//! The claims of the paper, sections 4.4 and 4.5, one test each.
+//! The claims of the paper on termination and recovery (sections 4.4 and 4.5, and what 2 and 4 say of
+//! them), one test each.
 
 use outlast_lineage::{Epoch, NodeId, Point};
 
@@ -10,6 +11,7 @@ use super::steps::{
     NOW, advance, begun, decide, done, effect, elect, finish, fire, head, held, intended, key,
     lead, line, lose, point, receive, request, said_to, setup, state, written,
 };
+use super::world::{Terms, World};
 
 /// A replica that executed two activities on a line of its own (states 1 to 3), and lost it to one
 /// that replica 2 brought to its end. Says what it did when the decision came.
@@ -33,8 +35,7 @@ fn undone(replica: &mut Replica, effect: outlast_lineage::EffectId) -> Vec<Outpu
     replica.step(NOW, Input::Undone(vec![effect]))
 }
 
-/// 4.4: "When a primary has executed the last activity of the workflow, it initiates the
-/// termination"; "The agreement requires a majority of replicas to be operational."
+/// 4.4: "When a primary has executed the last activity of the workflow, it initiates the termination".
 #[test]
 fn the_end_is_proposed_to_those_who_have_it() {
     let mut primary = begun(setup(3, 3, 1));
@@ -86,7 +87,7 @@ fn the_result_is_told_when_it_is_decided_on_and_not_before() {
     assert!(concludes(&decide(&mut backup, 0, line(&[(3, 1, 1)]))));
 }
 
-/// The same where acknowledgements count, and where too few can be reached.
+/// The same where acknowledgements count.
 #[test]
 fn the_end_is_proposed_when_a_majority_has_it() {
     let is_proposal = |output: &Output| matches!(output, Output::Propose { .. });
@@ -95,10 +96,23 @@ fn the_end_is_proposed_when_a_majority_has_it() {
     let confirmed = Some((outlast_lineage::Epoch(1), outlast_lineage::NodeId(3)));
     let stored = Message::Ack { point: point(3, 1, 1), confirmed };
     assert!(receive(&mut acknowledging, 2, stored).iter().any(is_proposal));
-    let mut alone = begun(setup(3, 3, 1));
-    lose(&mut alone, 1);
-    lose(&mut alone, 2);
-    assert!(!finish(&mut alone, 1).iter().any(is_proposal));
+}
+
+/// 4: "The agreement requires a majority of replicas to be operational." Who knows that there is none does
+/// not even begin it; that fewer never agree is shown with consensus
+/// (`crates/engine/tests/ending.rs`, `an_agreement_that_arrives_twice_makes_no_majority`).
+#[test]
+fn without_a_majority_the_end_is_proposed_to_nobody_and_with_one_it_is() {
+    let is_proposal = |output: &Output| matches!(output, Output::Propose { .. });
+    let mut primary = begun(setup(5, 5, 1));
+    (1..=3).for_each(|peer| drop(lose(&mut primary, peer)));
+    let mut outputs = finish(&mut primary, 1);
+    let stored = Message::Ack { point: point(5, 1, 1), confirmed: None };
+    outputs.extend(receive(&mut primary, 4, stored.clone()));
+    (0..5).for_each(|_| outputs.extend(fire(&mut primary, Timer::AnswersOverdue)));
+    assert!(!outputs.iter().any(is_proposal), "two of five: {outputs:?}");
+    primary.step(NOW, Input::PeerFound(NodeId(3)));
+    assert!(receive(&mut primary, 3, stored).iter().any(is_proposal), "three of five");
 }
 
 /// Who holds a line may agree to it.
@@ -155,7 +169,8 @@ fn effects_are_undone_newest_first_once_everyone_allows() {
     assert!(undone(&mut loser, first).contains(&Output::Settled));
 }
 
-/// 4.4: "An activity can only be compensated after all causally succeeding activities": an older
+/// 2: "An activity a can only be compensated after all causally succeeding activities have been compensated,
+/// i.e., after all activities that used the internal state produced by a have been compensated." So an older
 /// one waits although everyone allows it.
 #[test]
 fn an_older_effect_waits_for_a_newer_one_that_is_not_allowed_yet() {
@@ -164,6 +179,30 @@ fn an_older_effect_waits_for_a_newer_one_that_is_not_allowed_yet() {
         let allowed = Message::Allow { effects: vec![effect(3, 1, 1)] };
         assert_eq!(receive(&mut loser, peer, allowed), []);
     }
+}
+
+/// 4: "The last two termination phases require all replicas to be operational. However, this is not critical
+/// as this phase is completely decoupled from the workflow client application." Here of the second; of the
+/// third in `crates/engine/tests/ending.rs`.
+#[test]
+fn undoing_waits_for_all_replicas_and_the_result_for_a_majority_only() {
+    let mut world = World::new(1, Terms::of(3, 1, 6));
+    world.run(150);
+    world.partition(&[&[3]]);
+    let told = |nodes: &'static [u64]| {
+        move |world: &World| nodes.iter().all(|node| world.owner(*node).concluded == 1)
+    };
+    assert!(world.run_until(10_000, told(&[1, 2])), "two of three decide");
+    world.crash(NodeId(1));
+    world.heal();
+    assert!(world.run_until(10_000, told(&[2, 3])), "who waits at the third is told as well");
+    world.run(20_000);
+    assert_eq!(world.provider.undone, [], "one of three has not allowed it");
+    assert!(!world.owner(3).replica.standing().settled);
+    world.restart(NodeId(1));
+    let settled = |world: &World| world.owners().all(|owner| owner.replica.standing().settled);
+    assert!(world.run_until(10_000, settled));
+    assert_ne!(world.provider.undone, []);
 }
 
 /// 4.4: "a replica, say r, uses the included execution state identifier for checking whether r used the
