@@ -1,6 +1,9 @@
-//! A workflow as the tests need it: layers of activities, those of one layer at the same time.
+//! A workflow as the tests need it: layers of activities, those of one layer at the same time, or one of
+//! them instead of the others.
 //!
 //! To the machine its states are bytes. Here they say which activity was done as which effect.
+
+use std::collections::BTreeSet;
 
 use minicbor::{Decode, Encode};
 use outlast_lineage::{BranchId, Digester, EffectId, ExecutionId, OperationKey, Point};
@@ -23,13 +26,15 @@ pub(super) struct Activity {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     pub(super) layers: Vec<Vec<Activity>>,
+    /// Layers of which one activity is done, and which one depends on what was answered before.
+    pub(super) exclusive: BTreeSet<usize>,
 }
 
 impl Plan {
     /// One activity after the other, all alike.
     pub(super) fn sequence(length: usize, deduplicated: bool) -> Self {
         let activity = Activity { deduplicated, pivot: false };
-        Self { layers: vec![vec![activity]; length] }
+        Self { layers: vec![vec![activity]; length], ..Self::default() }
     }
 
     pub(super) fn activity(&self, index: usize) -> Activity {
@@ -56,6 +61,15 @@ pub(super) enum Cell {
     Open(#[n(0)] EffectId, #[n(1)] OperationKey),
     #[n(2)]
     Done(#[n(0)] EffectId, #[n(1)] OperationKey),
+    /// Another way was taken.
+    #[n(3)]
+    Passed,
+}
+
+impl Cell {
+    const fn is_over(&self) -> bool {
+        matches!(self, Self::Done(..) | Self::Passed)
+    }
 }
 
 /// A state of the workflow.
@@ -96,7 +110,7 @@ impl Flow {
     }
 
     pub(super) fn ended(&self) -> bool {
-        !self.cells.is_empty() && self.progress() == self.cells.len() as u64
+        !self.cells.is_empty() && self.cells.iter().all(Cell::is_over)
     }
 
     pub(super) fn done(&self) -> impl Iterator<Item = (EffectId, OperationKey)> {
@@ -135,7 +149,7 @@ impl Flow {
         advance.notes.push(Note::Done { effect, cost: COST });
         let layer = (0..plan.layers.len()).find(|layer| plan.layer(*layer).contains(&index));
         let layer = layer.expect("every activity is in a layer");
-        let over = plan.layer(layer).all(|index| matches!(self.cells[index], Cell::Done(..)));
+        let over = plan.layer(layer).all(|index| self.cells[index].is_over());
         if over && layer + 1 < plan.layers.len() {
             self.open_layer(plan, layer + 1, point, &mut advance);
         }
@@ -143,9 +157,21 @@ impl Flow {
     }
 
     fn open_layer(&mut self, plan: &Plan, layer: usize, point: Point, advance: &mut Advance) {
+        let chosen = plan.exclusive.contains(&layer).then(|| self.way(plan, layer));
         for index in plan.layer(layer) {
-            self.open(plan, index, point, advance);
+            if chosen.is_none_or(|chosen| chosen == index) {
+                self.open(plan, index, point, advance);
+            } else {
+                self.set(index, Cell::Passed, advance);
+            }
         }
+    }
+
+    /// Which activity of an exclusive layer is done, after what was answered last.
+    fn way(&self, plan: &Plan, layer: usize) -> usize {
+        let answered = self.done().last().map_or(0, |(_, key)| key.digest().as_bytes()[0]);
+        let ways = plan.layer(layer);
+        ways.start + usize::from(answered) % ways.len()
     }
 
     fn open(&mut self, plan: &Plan, index: usize, point: Point, advance: &mut Advance) {

@@ -419,7 +419,7 @@ fn parallel_activities_survive_a_failover_between_them() {
     let layers = vec![vec![activity], vec![activity; 2], vec![activity]];
     for seed in 0..20 {
         let mut terms = Terms::of(3, 1, 0);
-        (terms.plan, terms.work) = (Plan { layers: layers.clone() }, 400);
+        (terms.plan, terms.work) = (Plan { layers: layers.clone(), ..Plan::default() }, 400);
         let mut world = World::new(seed, terms);
         let half = |world: &World| world.owner(3).disk.flow.progress() == 2;
         assert!(world.run_until(5000, half), "one of two is done");
@@ -431,6 +431,45 @@ fn parallel_activities_survive_a_failover_between_them() {
         let flow = world.owner(1).disk.flow.clone();
         world.provider.assert_net_effects_are_those_of(&flow, &world.gone);
     }
+}
+
+/// 4: "our protocol supports XOR- and AND-branching because we identify the logged activity executions
+/// based on the input execution state and the produced execution state, where the execution state
+/// identifiers are decoupled from the workflow model." (That one way is taken, and the other dies, is shown
+/// in `crates/workflow/tests/graphs.rs`.)
+#[test]
+fn of_lines_that_took_different_ways_the_effects_of_one_way_remain() {
+    let activity = Activity { deduplicated: false, pivot: false };
+    let mut parted = 0;
+    for seed in 0..20 {
+        // Which way is taken depends on all that was answered before.
+        let before = 1 + seed as usize % 5;
+        let ways = [before as u64, before as u64 + 1];
+        let mut plan = Plan::sequence(before + 2, false);
+        plan.layers[before] = vec![activity; 2];
+        plan.exclusive.insert(before);
+        let mut world = World::new(seed, Terms { plan, work: 300, ..Terms::of(3, 1, 0) });
+        world.run(30);
+        world.partition(&[&[3]]);
+        world.run(4000);
+        let way = |node: u64| {
+            let done = world.owner(node).disk.flow.done().map(|(effect, _)| effect.branch.0);
+            done.filter(|activity| ways.contains(activity)).collect::<Vec<_>>()
+        };
+        assert_eq!((way(3).len(), way(2).len()), (1, 1), "seed {seed}: one way on each side");
+        parted += usize::from(way(3) != way(2));
+        world.heal();
+        let settled = |world: &World| world.owners().all(|owner| owner.replica.standing().settled);
+        assert!(world.run_until(30_000, settled), "seed {seed}");
+        let flow = world.owner(1).disk.flow.clone();
+        world.provider.assert_net_effects_are_those_of(&flow, &world.gone);
+        world.provider.assert_undone_in_order(&world.gone);
+        let undone = &world.provider.undone;
+        let left = world.provider.happened.iter().filter(|effect| !undone.contains(effect));
+        let taken = left.filter(|effect| ways.contains(&effect.branch.0)).count();
+        assert_eq!(taken, 1, "seed {seed}");
+    }
+    assert!((1..20).contains(&parted), "{parted} of 20 took different ways");
 }
 
 /// Not of the paper: where a call waits for a majority, a primary that was cut off stops by itself.

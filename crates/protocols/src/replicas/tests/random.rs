@@ -49,7 +49,7 @@ fn terms(dice: &mut Dice) -> Terms {
         votes: 1 + dice.below(majority) as usize,
         acknowledge: dice.percent(35),
         budget: dice.percent(25).then(|| dice.below(4) as f64 * super::flow::COST),
-        plan: Plan { layers },
+        plan: Plan { layers, ..Plan::default() },
         work: [50, 400, 1500][dice.below(3) as usize],
         delay: [5, 30, 120][dice.below(3) as usize],
         linger: Duration::from_millis([0, 10, 200, 2000][dice.below(4) as usize]),
