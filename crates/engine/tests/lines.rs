@@ -264,8 +264,11 @@ fn an_answer_that_comes_after_its_line_was_lost_says_how_to_undo() {
     let (mut cluster, b) = lost_line(Provider::Keyless);
     cluster.heal();
     assert_eq!(names(&cluster.run_answering(2 * SECOND)), [], "it waits for the answer");
+    let run = [1, 2, 3].map(|node| cluster.node(node).show(id(1)).outcome);
     cluster.answer(3, b);
     assert_eq!(names(&cluster.run_answering(SECOND)), [(3, "undo b")]);
+    let after = [1, 2, 3].map(|node| cluster.node(node).show(id(1)).outcome);
+    assert_eq!(after, run, "and changes nothing in the state that took its place");
 }
 
 /// The same, but the answer comes when the node knows that another line counts, and does not have it
@@ -568,6 +571,65 @@ fn a_lost_line_is_compacted_only_once_it_is_saved() {
             }
         }
     }
+}
+
+/// Seed 0, 2: "any compensation handler that is sent to the Compensation Unit is eventually executed, where all
+/// handlers are executed in the order in which they were received." They are received newest first.
+#[test]
+fn undos_are_made_one_after_the_other_newest_first_also_when_their_node_dies_between_them() {
+    let calls = ["a", "b", "c"].map(|name| (name, Provider::Keyless));
+    let program = program_of("abc", &calls);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), survival());
+    cluster.pass();
+    cluster.cut(3, &[1, 2]);
+    for name in ["a", "b", "c"] {
+        let call = cluster.call_of(3);
+        assert_eq!(cluster.answer(3, call), name);
+        cluster.pass();
+    }
+    let others = cluster.run_answering(3 * SECOND);
+    assert_eq!(names(&others), [(2, "a"), (2, "b"), (2, "c")]);
+    cluster.heal();
+    cluster.run(5 * SECOND);
+    assert_eq!(cluster.open(3), ["undo c"], "the others wait for it, though all is allowed");
+    let first = cluster.call_of(3);
+    cluster.answer(3, first);
+    cluster.run(SECOND);
+    assert_eq!(cluster.open(3), ["undo b"]);
+    cluster.kill(3);
+    cluster.revive(3);
+    let rest = cluster.run_answering(5 * SECOND);
+    assert_eq!(names(&rest), [(3, "undo b"), (3, "undo a")]);
+}
+
+/// Seed 0, 4.5: "UNKNOWN: A replica that has either no record of the execution eID in the execution history or
+/// both a begin and an end record for eID"; "a replica that recovers in the UNKNOWN state cannot initiate any
+/// recovery steps for eID." One "that has a begin but no end record" asks.
+#[test]
+fn a_node_with_no_record_of_an_execution_or_its_end_record_asks_nobody_about_it_when_it_comes_back()
+{
+    let program = program_of("a", &[("a", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    let asks = |cluster: &mut Cluster, node: u64| {
+        cluster.kill(node);
+        cluster.revive(node);
+        let driver = cluster.node(node);
+        driver.work();
+        let position = driver.engine.position();
+        driver.step(Input::Durable(position));
+        let said = driver.sent.iter().flat_map(|(_, message)| kind::kinds_of(message));
+        said.into_iter().any(|kind| kind::BEGIN == kind || kind::HOLDS <= kind)
+    };
+    cluster.cut(1, &[2, 3]);
+    cluster.start(&program, id(1), survival());
+    cluster.run_past_linger();
+    assert!(!asks(&mut cluster, 1), "no record");
+    assert!(asks(&mut cluster, 2), "a begin record and no end record");
+    cluster.heal();
+    assert_eq!(names(&cluster.run_answering(5 * SECOND)), [(3, "a")]);
+    assert_eq!(cluster.node(1).show(id(1)).summary.condition, Condition::Completed, "it was told");
+    assert!(!(1..=3).any(|node| asks(&mut cluster, node)), "a begin and an end record");
 }
 
 /// A node that never knew an execution has not forgotten it: it is told of it and does its part.

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use outlast_lineage::{Epoch, Head, NodeId, Time};
+use outlast_lineage::{EffectId, Epoch, Head, NodeId, Time};
 
 use super::super::{
-    Asked, Change, Choice, Input, Message, Note, Output, Record, Replica, Situation, Timer,
+    Asked, Change, Choice, Held, Input, Message, Note, Output, Record, Replica, Situation, Timer,
 };
+use super::flow::Plan;
+use super::owner::{Disk, Order, Owner};
 use super::steps::{
     NOW, acknowledging, active, advance, begun, decide, done, effect, elect, finish, fire, head,
     intended, key, lead, line, lose, point, receive, request, said_to, setup, state, update,
@@ -58,8 +60,24 @@ impl PaperPrimary {
     }
 }
 
+/// An owner in its first life, and the call that it makes when it leads.
+fn calling(owner: &mut Owner, orders: &[Order]) -> (usize, EffectId) {
+    assert!(owner.replica.leads().is_some());
+    let call = orders.iter().find_map(|order| match order {
+        Order::Call { index, effect } => Some((*index, *effect)),
+        _ => None,
+    });
+    call.expect("a primary calls")
+}
+
+/// Loses a peer and becomes primary.
+fn goes_on_without(owner: &mut Owner, peer: u64) -> Vec<Order> {
+    owner.tell(NOW, Input::PeerLost(NodeId(peer)));
+    owner.tell(NOW, Input::TimerFired(Timer::ElectionOver))
+}
+
 /// What runs is held apart from the state: an answer that comes after another line was taken over
-/// belongs to the line that was left.
+/// belongs to the line that was left, whatever its replica does by then.
 #[test]
 fn an_answer_to_a_line_that_was_left_does_not_change_the_state() {
     let theirs = PaperPrimary { name: (2, 5), state: vec!["a2", "b2"] };
@@ -70,15 +88,32 @@ fn an_answer_to_a_line_that_was_left_does_not_change_the_state() {
     assert_eq!(paper.name, theirs.name);
     assert_ne!(paper.state, theirs.state, "one name for two states");
 
-    let mut primary = begun(setup(3, 3, 1));
-    let open = effect(3, 1, 1);
-    advance(&mut primary, 0, vec![intended(open, "a", false)]);
-    let further = head(&[(2, 2, 5)], 2);
-    let outputs = receive(&mut primary, 2, state(2, further.clone()));
-    let adopted = Output::Adopt { state: b"state".to_vec(), remnant: Some(Epoch(1)) };
-    assert!(outputs.contains(&Output::Stop) && outputs.contains(&adopted));
-    assert_eq!((primary.leads(), primary.head()), (None, &further), "nobody advances it here");
-    assert!(primary.standing().remnants[&Epoch(1)].records.contains_key(&open));
+    let owner = |me| Owner::new(setup(me, 3, 1), Plan::sequence(3, false), Disk::default());
+    let (mut left, mut other) = (owner(3), owner(2));
+    let orders = left.wake(NOW);
+    let (index, open) = calling(&mut left, &orders);
+    other.wake(NOW);
+    let mut orders = goes_on_without(&mut other, 3);
+    for _ in 0..2 {
+        let (index, effect) = calling(&mut other, &orders);
+        orders = other.answer(NOW, index, effect);
+    }
+    let (head, flow) = (other.replica.head().clone(), other.disk.flow.clone());
+    let held = Held { head: head.clone(), ended: false, state: flow.encode() };
+    let term = other.replica.leads();
+    let message = Message::State { held, term };
+    left.tell(NOW, Input::Received { from: NodeId(2), message });
+    assert_eq!((left.replica.leads(), left.replica.head()), (None, &head));
+
+    left.answer(NOW, index, open);
+    assert_eq!((&left.disk.flow, left.replica.head()), (&flow, &head), "while it follows");
+    goes_on_without(&mut left, 2);
+    let (head, flow) = (left.replica.head().clone(), left.disk.flow.clone());
+    assert_eq!(flow.progress(), 2);
+    left.answer(NOW, index, open);
+    assert_eq!((&left.disk.flow, left.replica.head()), (&flow, &head), "while it leads again");
+    assert!(left.replica.standing().remnants[&Epoch(1)].records.contains_key(&open));
+    assert_eq!(left.disk.remnants[&Epoch(1)].progress(), 0, "the line that was left, as it was");
 }
 
 /// Two candidates of which the lower does not hear the objection of the higher: both have the vote
@@ -126,15 +161,48 @@ fn only_one_of_two_primaries_with_a_majority_of_votes_gets_calls_out() {
     assert_eq!(higher.leads(), None, "it learns of it, and stands again");
 }
 
-/// Algorithm 1, lines 19 to 27: what a replica that is not primary answers to a candidate.
-fn paper_votes(me: u64, candidate: u64) -> bool {
-    candidate >= me
+/// A replica as algorithm 1 has it, as far as elections and updates go.
+#[derive(Clone, Copy)]
+struct Published {
+    id: u64,
+    is_primary: bool,
+    number: u64,
+}
+
+impl Published {
+    const fn new(id: u64) -> Self {
+        Self { id, is_primary: false, number: 0 }
+    }
+
+    /// Lines 19 to 27: VOTE, or REJECT.
+    const fn votes_for(&self, candidate: u64) -> bool {
+        !self.is_primary && self.id <= candidate
+    }
+
+    /// Lines 15 to 18 and 28 to 32; a single REJECT is enough (4.3).
+    fn stand(&mut self, asked: &[Self], votes: usize) {
+        let agree = asked.iter().all(|other| other.votes_for(self.id));
+        self.is_primary = agree && votes <= 1 + asked.len();
+    }
+
+    /// Lines 11 to 14.
+    fn take_update(&mut self, number: u64) {
+        if self.number < number {
+            (self.is_primary, self.number) = (false, number);
+        }
+    }
 }
 
 /// A higher replica that cannot win must not object for ever.
 #[test]
 fn an_objection_expires_when_the_objector_could_not_win() {
-    assert!(!paper_votes(3, 2), "however often it is asked");
+    // Three votes of five; replica 2 reaches 1 and 3, and replica 3 reaches nobody else.
+    let (one, mut two, mut three) = (Published::new(1), Published::new(2), Published::new(3));
+    for _ in 0..100 {
+        three.stand(&[two], 3);
+        two.stand(&[one, three], 3);
+        assert!(!two.is_primary && !three.is_primary, "however often they ask");
+    }
     let mut higher = begun(setup(3, 5, 3));
     lose(&mut higher, 5);
     receive(&mut higher, 2, request(4, head(&[], 0)));
@@ -175,7 +243,10 @@ fn what_started_on_the_decided_line_but_ended_on_another_is_undone() {
 /// be elected by those who do, and execute what nobody keeps.
 #[test]
 fn who_knows_the_decision_neither_votes_nor_lets_others_run() {
-    assert!(paper_votes(1, 2), "algorithm 1 asks for nothing but the id");
+    // Replica 1 knows the decision; nothing in algorithm 1 asks for that.
+    let mut late = Published::new(2);
+    late.stand(&[Published::new(1)], 2);
+    assert!(late.is_primary, "and so it executes");
     let mut settled = begun(setup(1, 3, 1));
     receive(&mut settled, 3, state(1, head(&[(3, 1, 2)], 2)));
     decide(&mut settled, 0, line(&[(3, 1, 2)]));
@@ -258,8 +329,11 @@ fn a_world_settles_without_a_replica_that_is_lost_for_good() {
 /// go on; here the higher replica does.
 #[test]
 fn of_two_primaries_with_equal_progress_the_higher_goes_on() {
-    let paper_stops = |theirs: u64, ours: u64| theirs > ours;
-    assert!(!paper_stops(3, 3));
+    let [mut two, mut three] =
+        [2, 3].map(|id| Published { is_primary: true, number: 2, ..Published::new(id) });
+    two.take_update(three.number);
+    three.take_update(two.number);
+    assert!(two.is_primary && three.is_primary);
     let mut lower = begun(setup(2, 3, 1));
     receive(&mut lower, 3, state(1, head(&[(3, 1, 1)], 0)));
     let mut higher = begun(setup(3, 3, 1));
