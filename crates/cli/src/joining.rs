@@ -1,30 +1,33 @@
 //! What makes `outlast node` a member of a cluster: its flags, joining, and its connections.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use outlast_lineage::NodeId;
-use outlast_node::cluster::{self, Cluster, ClusterError, JoinToken};
+use outlast_node::cluster::{self, Cluster, ClusterError, Inviter, JoinToken, Way};
 use outlast_node::transport::{ClusterId, Settings, is_address};
 use outlast_node::{NodeHandle, Relay, data, random};
 
 use crate::exit::Failure;
+use crate::place::{Place, Wanted};
 
 /// How long to wait before whoever did not answer is asked again.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// Where a node listens for others unless it is said.
-const LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7181));
+/// What whoever cannot be reached by others is told before anything else.
+const NOT_USED: &str = "the node has not joined, and its token can still be used";
 
 /// How a node reaches others of its cluster, and they it.
 #[derive(clap::Args)]
 pub(crate) struct ClusterArguments {
     /// Where to listen for other nodes, if it is in a cluster; port 0 takes any free one [default:
-    /// 127.0.0.1:7181]
+    /// port 7181 of the address from which it reaches the others; 127.0.0.1:7181 if they are on this
+    /// machine or there are none]
     #[arg(long, value_name = "ADDRESS")]
     cluster_listen: Option<SocketAddr>,
-    /// Where other nodes reach this one [default: where it listens for them]
+    /// Where other nodes reach this one [default: where it listens for them; if that is everywhere
+    /// (0.0.0.0), the address from which it reaches them]
     #[arg(long, value_name = "HOST:PORT")]
     cluster_address: Vec<String>,
     /// Join a cluster: the address of the node that gave out the token [default: those in the token]
@@ -42,25 +45,36 @@ pub(crate) struct ClusterArguments {
     pub(crate) test_faults: bool,
 }
 
+/// What a node is among others before it runs.
+#[derive(Default)]
+pub(crate) struct Membership {
+    /// Where it is; nothing if it is in no cluster.
+    place: Option<Place>,
+    /// The cluster that it has joined just now.
+    pub(crate) joined: Option<ClusterId>,
+}
+
 impl ClusterArguments {
-    /// Joins the cluster that the node was told to join, if any. The node must not run yet.
-    pub(crate) async fn join(&self, directory: &Path) -> anyhow::Result<()> {
+    /// Finds a place for a node among others, and joins the cluster that it was told to join, if any. The
+    /// node must not run yet, and its directory must be locked.
+    pub(crate) async fn join(&self, directory: &Path, node: NodeId) -> anyhow::Result<Membership> {
         check_addresses(&self.cluster_address)?;
-        let was_member = cluster::is_member(directory);
+        let is_member = cluster::is_member(directory);
         let token = match self.join_token() {
-            Ok(Some(token)) => token,
-            Ok(None) => return Ok(()),
             // What made no sense when it joined would have been told then: now it does nothing.
-            Err(_) if was_member => return Ok(()),
-            Err(wrong) => return Err(wrong.into()),
+            Err(_) if is_member => None,
+            token => token?,
         };
-        let (lock, meta) = prepared(directory)?;
-        let cluster = self.join_in_time(directory, meta.node, &token).await?;
-        drop(lock);
-        if !was_member {
-            tell!("joined cluster {cluster}");
+        if let Some(token) = token
+            && cluster::joined(directory, &token)?.is_none()
+        {
+            let (place, joined) = self.join_in_time(directory, node, &token).await?;
+            return Ok(Membership { place: Some(place), joined: Some(joined) });
         }
-        Ok(())
+        match is_member {
+            true => Ok(Membership { place: Some(self.stay(directory, node).await?), joined: None }),
+            false => Ok(Membership::default()),
+        }
     }
 
     /// The token to join with, if the node is told to.
@@ -83,51 +97,90 @@ impl ClusterArguments {
         directory: &Path,
         node: NodeId,
         token: &JoinToken,
-    ) -> anyhow::Result<ClusterId> {
+    ) -> anyhow::Result<(Place, ClusterId)> {
         let wait = Duration::from_secs(self.join_wait);
         let deadline = Instant::now() + wait;
         let mut is_told = false;
         loop {
-            let error = match cluster::join(directory, node, token, &self.join).await {
-                Ok(cluster) => return Ok(cluster),
+            let error = match self.join_now(directory, node, token).await {
+                Ok(joined) => return Ok(joined),
                 Err(error) => error,
             };
-            if !matches!(&error, ClusterError::NotJoined(why) if why.may_pass()) {
-                return Err(error.into());
+            let may_pass = matches!(
+                error.downcast_ref(),
+                Some(ClusterError::NotJoined(why)) if why.may_pass()
+            );
+            if !may_pass {
+                return Err(error);
             }
             if deadline <= Instant::now() {
                 let waited = format!("nobody answered for {wait:?}, which --join-wait allows");
-                return Err(error).context(waited);
+                return Err(error.context(waited));
             }
             if !std::mem::replace(&mut is_told, true) {
-                let why = anyhow::Error::from(error);
-                tell!("waiting up to {wait:?} for a member of the cluster to answer: {why:#}");
+                tell!(
+                    "waiting up to {wait:?} for a member of the cluster to answer: {error:#}"
+                );
             }
             tokio::time::sleep(ASKED_AGAIN_AFTER).await;
         }
     }
 
+    /// Joins if somebody answers. Whatever may keep the node from being reached comes first: the token is
+    /// used up when it is shown.
+    async fn join_now(
+        &self,
+        directory: &Path,
+        node: NodeId,
+        token: &JoinToken,
+    ) -> anyhow::Result<(Place, ClusterId)> {
+        let wanted = self.wanted().await.context(NOT_USED)?;
+        let inviter = Inviter::reach(token, &self.join).await?;
+        let way = inviter.local().ip();
+        let place = wanted.on(Way::From(way)).await.context(NOT_USED)?;
+        place.check_reached_from(way).context(NOT_USED)?;
+        Ok((place, inviter.join(directory, node).await?))
+    }
+
+    /// The place of a node that is a member: its way to those it remembers says what was not said.
+    async fn stay(&self, directory: &Path, node: NodeId) -> anyhow::Result<Place> {
+        let way = cluster::way_to_others(directory, node).await?;
+        self.wanted().await?.on(way).await
+    }
+
+    async fn wanted(&self) -> anyhow::Result<Wanted<'_>> {
+        Wanted::new(self.cluster_listen, &self.cluster_address).await
+    }
+
     /// Connects a node to the others, if it is in a cluster.
-    pub(crate) async fn start(
+    pub(crate) fn start(
         &self,
         directory: &Path,
         node: &NodeHandle,
+        membership: Membership,
     ) -> anyhow::Result<Option<(Cluster, Relay)>> {
+        let Some(Place { listener, advertised }) = membership.place else { return Ok(None) };
         let meta = node.meta();
-        let settings = Settings {
-            listen: self.cluster_listen.unwrap_or(LISTEN),
-            advertised: self.cluster_address.clone(),
-            incarnation: meta.epoch.0,
-            ..Settings::default()
-        };
-        let Some((cluster, events)) = Cluster::start(directory, meta.node, settings).await? else {
-            if self.cluster_listen.is_some() || !self.cluster_address.is_empty() {
-                tell!("warning: {}", alone(directory));
-            }
-            return Ok(None);
-        };
-        let relay = node.connect(&cluster, events);
-        Ok(Some((cluster, relay)))
+        let settings = Settings { advertised, incarnation: meta.epoch.0, ..Settings::default() };
+        let started = Cluster::start(directory, meta.node, settings, listener)?;
+        Ok(started.map(|(cluster, events)| {
+            let relay = node.connect(&cluster, events);
+            (cluster, relay)
+        }))
+    }
+
+    /// What a node says that is told where others reach it, and that is in no cluster: its disk may have
+    /// been lost.
+    pub(crate) fn warning_if_alone(&self, directory: &Path) -> Option<String> {
+        let is_told = self.cluster_listen.is_some() || !self.cluster_address.is_empty();
+        is_told.then(|| {
+            format!(
+                "the node of {} is in no cluster, so it listens for no other nodes: if it was in one, \
+                 its data was lost, and it joins as a new node with --join and a token of `outlast \
+                 cluster invite`; `outlast cluster init` makes a cluster of it",
+                directory.display()
+            )
+        })
     }
 }
 
@@ -139,17 +192,6 @@ fn check_addresses(addresses: &[String]) -> Result<(), Failure> {
             Err(Failure::usage(message))
         }
     }
-}
-
-/// What a node says that is told where others reach it, and that is in no cluster: its disk may have been
-/// lost.
-fn alone(directory: &Path) -> String {
-    format!(
-        "the node of {} is in no cluster, so it listens for no other nodes: if it was in one, its data \
-         was lost, and it joins as a new node with --join and a token of `outlast cluster invite`; \
-         `outlast cluster init` makes a cluster of it",
-        directory.display()
-    )
 }
 
 /// Locks a data directory, or makes a new one, and says whose it is.

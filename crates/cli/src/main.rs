@@ -14,6 +14,7 @@ mod input;
 mod joining;
 mod log;
 mod output;
+mod place;
 mod services;
 mod signals;
 mod table;

@@ -398,3 +398,73 @@ fn an_invitation_for_longer_than_there_is_is_refused_not_shortened() {
     assert!(!longer.status.success() && longer.stdout.is_empty(), "{longer:?}");
     assert!(text(&longer.stderr).contains("30 days at most"), "{longer:?}");
 }
+
+#[test]
+fn an_invitation_of_a_node_that_only_its_own_machine_reaches_says_so() {
+    let (_directory, data) = founded();
+    let local = Node::start(&data, &[]).command(&["cluster", "invite"]).output().unwrap();
+    assert!(text(&local.stderr).contains("only nodes of its own machine"), "{local:?}");
+    let node = Node::start(&data, &["--cluster-address", "first.example:7181"]);
+    let known = node.command(&["cluster", "invite"]).output().unwrap();
+    assert!(!text(&known.stderr).contains("only nodes of its own machine"), "{known:?}");
+}
+
+/// Starts a node that is not to come up: what it ended with, if it did, and what it said until then.
+fn told(command: &mut Command) -> (Option<i32>, String) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok) {
+        said += &format!("{line}\n");
+        if line.contains("listens on http") {
+            child.kill().unwrap();
+            break;
+        }
+    }
+    (child.wait().unwrap().code(), said)
+}
+
+#[test]
+fn a_node_that_cannot_listen_does_not_use_its_token_up() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let token = first.invite(&[])["token"].as_str().unwrap().to_owned();
+    let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
+    let occupied = occupied.local_addr().unwrap().to_string();
+    let any = "127.0.0.1:0";
+    // The second is no address of this machine, nor of any other one.
+    let places = [(any, &*occupied), (any, "192.0.2.1:7181"), (&*occupied, any)];
+    for (number, (listen, cluster_listen)) in places.into_iter().enumerate() {
+        let mut command = outlast(&["node", "--token", &token, "--listen", listen]);
+        command.args(["--cluster-listen", cluster_listen]);
+        command.arg("--data").arg(directory.path().join(number.to_string()));
+        let (code, said) = told(&mut command);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("cannot listen") && !said.contains("joined cluster"), "{said}");
+    }
+    let second = Node::start_joining(&directory.path().join("second"), &token);
+    assert_eq!(first.said["cluster"], second.said["cluster"]);
+}
+
+#[test]
+fn a_first_node_that_listens_everywhere_has_to_be_told_where_it_is() {
+    let (_directory, data) = founded();
+    let mut command =
+        outlast(&["node", "--listen", "127.0.0.1:0", "--cluster-listen", "0.0.0.0:0"]);
+    let (code, said) = told(command.arg("--data").arg(&data));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("give --cluster-address"), "{said}");
+}
+
+#[test]
+fn a_node_that_joined_and_did_not_start_says_that_it_needs_no_token_any_more() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let token = first.invite(&[])["token"].as_str().unwrap().to_owned();
+    let second = directory.path().join("second");
+    drop(Node::start(&second, &[]));
+    std::fs::write(second.join("store.redb"), "this is no store").unwrap();
+    let mut command = outlast(&["node", "--token", &token, "--data"]);
+    let (code, said) = told(command.arg(&second).args(PORTS));
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("has joined cluster") && said.contains("needs no token"), "{said}");
+}

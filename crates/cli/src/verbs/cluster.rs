@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::client::{Connection, data_directory};
 use crate::exit::{Exit, Failure};
 use crate::joining::prepared;
+use crate::place::is_loopback;
 use crate::table;
 
 /// Found a cluster, invite nodes into it, look at it, and remove lost ones
@@ -18,7 +19,8 @@ use crate::table;
 Examples:
   outlast cluster init                            make a cluster of the node of this machine
   outlast node --cluster-listen 0.0.0.0:7181 --cluster-address first.example:7181
-  outlast cluster invite --valid 15m              then, on another machine:
+  outlast cluster invite --valid 15m              then, on another machine, which the others reach
+                                                  on port 7181 (--cluster-listen chooses another):
   outlast node --join first.example:7181 --token TOKEN
   outlast cluster status                          who is there, and who does not answer
   outlast cluster remove 0123456789abcdef         it is lost for good, with its disk")]
@@ -131,6 +133,12 @@ fn invite(connection: &Connection, valid: Duration) -> anyhow::Result<Exit> {
          OUTLAST_JOIN_TOKEN=TOKEN instead of --token keeps it from other users of that machine",
         text("expires")
     );
+    if is_loopback(address) {
+        eprintln!(
+            "only nodes of its own machine reach the node that invites: for others, start it with \
+             --cluster-listen 0.0.0.0:7181 --cluster-address HOST:7181"
+        );
+    }
     Ok(Exit::Completed)
 }
 

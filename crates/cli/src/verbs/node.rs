@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use outlast_engine::{Ask, Reply};
+use outlast_node::cluster::Cluster;
 use outlast_node::http::{self, read_token, rotate_token};
 use outlast_node::{Configuration, Node, NodeHandle, Stopped};
 use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 
 use crate::client::data_directory;
 use crate::exit::{Exit, Failure};
-use crate::joining::{ClusterArguments, describe};
+use crate::joining::{ClusterArguments, Membership, describe, prepared};
 use crate::services::ServiceArguments;
 use crate::{log, signals};
 
@@ -29,7 +32,8 @@ const HEARING: Duration = Duration::from_millis(50);
 Examples:
   outlast node                                    on this machine, at http://127.0.0.1:7180
   outlast node --data /var/lib/outlast --listen 0.0.0.0:7180 --host outlast.example.org
-  outlast node --join first.example:7181 --token TOKEN   become a member of a cluster
+  outlast node --join first.example:7181 --token TOKEN   become a member of a cluster; others
+                                                  reach it on port 7181 of this machine
 
 The token that requests must show is printed at the first start on a terminal; `outlast token`
 prints it again.")]
@@ -88,11 +92,82 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(arguments.cluster.join(&directory))?;
-    let node = Node::start(configuration, runtime.handle())?;
-    let exit = runtime.block_on(serve(arguments, &directory, node));
+    let (door, membership) = runtime.block_on(enter(arguments, &directory))?;
+    let joined = membership.joined;
+    let up = Node::start(configuration, runtime.handle())
+        .map_err(anyhow::Error::from)
+        .and_then(|node| bring_up(arguments, &directory, node, door, membership, runtime.handle()));
+    let exit = match (up, joined) {
+        (Ok(up), _) => runtime.block_on(serve(arguments, &directory, up)),
+        // Whoever does not know that it has joined would ask for another token.
+        (Err(error), Some(cluster)) => Err(error.context(format!(
+            "the node has joined cluster {cluster} and needs no token any more, but it did not start"
+        ))),
+        (Err(error), None) => Err(error),
+    };
     runtime.shutdown_timeout(SHUTDOWN_MAX);
     exit
+}
+
+/// Where the API is going to be.
+struct Door {
+    listener: TcpListener,
+    options: http::Options,
+}
+
+/// A node that can be asked.
+struct Up {
+    node: NodeHandle,
+    server: http::Server,
+    cluster: Option<Cluster>,
+}
+
+/// Listens for whoever asks and for other nodes, and joins if it is told to: in this order, because a node
+/// that has joined and cannot be reached is missed by the others.
+async fn enter(arguments: &Arguments, directory: &Path) -> anyhow::Result<(Door, Membership)> {
+    let (lock, meta) = prepared(directory)?;
+    let options = http::Options {
+        listen: arguments.listen,
+        hosts: arguments.hosts.clone(),
+        token: (!arguments.no_token).then(|| directory.to_owned()),
+        connections_max: arguments.connections.max(1),
+        test_faults: arguments.cluster.test_faults,
+        ..http::Options::default()
+    };
+    let listener = http::listen(&options)
+        .await
+        .with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    let membership = arguments.cluster.join(directory, meta.node).await?;
+    drop(lock);
+    if let Some(cluster) = membership.joined {
+        tell!("joined cluster {cluster}");
+    }
+    Ok((Door { listener, options }, membership))
+}
+
+/// Connects a node to the others, and answers from now on.
+fn bring_up(
+    arguments: &Arguments,
+    directory: &Path,
+    node: NodeHandle,
+    door: Door,
+    membership: Membership,
+    runtime: &Handle,
+) -> anyhow::Result<Up> {
+    let _runtime = runtime.enter();
+    if !arguments.no_token {
+        ensure_token(directory)?;
+    }
+    let (cluster, relay) = arguments.cluster.start(directory, &node, membership)?.unzip();
+    if cluster.is_none()
+        && let Some(warning) = arguments.cluster.warning_if_alone(directory)
+    {
+        tell!("warning: {warning}");
+    }
+    let options = http::Options { cluster: cluster.clone(), relay, ..door.options };
+    let server = http::serve_at(door.listener, node.clone(), options)
+        .with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    Ok(Up { node, server, cluster })
 }
 
 /// How many executions that have not ended a namespace may have; all of them, if none is named.
@@ -126,23 +201,9 @@ fn set_quotas(configuration: &mut Configuration, shares: &[Share]) {
     }
 }
 
-async fn serve(arguments: &Arguments, directory: &Path, node: NodeHandle) -> anyhow::Result<Exit> {
-    if !arguments.no_token {
-        ensure_token(directory)?;
-    }
-    let (cluster, relay) = arguments.cluster.start(directory, &node).await?.unzip();
-    let options = http::Options {
-        listen: arguments.listen,
-        hosts: arguments.hosts.clone(),
-        token: (!arguments.no_token).then(|| directory.to_owned()),
-        connections_max: arguments.connections.max(1),
-        cluster: cluster.clone(),
-        relay,
-        test_faults: arguments.cluster.test_faults,
-    };
-    let server = http::serve(node.clone(), options)
-        .await
-        .with_context(|| format!("cannot listen on {}", arguments.listen))?;
+/// Runs a node until it is told to end or its storage fails.
+async fn serve(arguments: &Arguments, directory: &Path, up: Up) -> anyhow::Result<Exit> {
+    let Up { node, server, cluster } = up;
     let address = server.address();
     let id = format!("{:016x}", node.meta().node.0);
     let reached = cluster.as_ref().map(describe);

@@ -11,6 +11,7 @@
 mod cuts;
 mod disks;
 mod flows;
+mod joining;
 mod kills;
 mod network;
 mod nodes;

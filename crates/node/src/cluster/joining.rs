@@ -1,8 +1,12 @@
 //! The joiner's side: it finds the inviter, makes sure who it is, and asks.
 //!
+//! Reaching the inviter and asking it are two steps, because a token is used up when it is shown: what may
+//! keep the joiner from being a member, it finds out in between, by the connection it will be shown on.
 //! The node's private key is on the disk before the first question, so that a joiner that was
 //! interrupted asks the same again and gets the same answer.
 
+use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +20,9 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::TLS13;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
 use tokio::net::TcpStream;
+use tokio::time::error::Elapsed;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::admission::{Admitted, Answer, Request};
 use super::authority::{Authority, PrivateKey};
@@ -35,72 +41,99 @@ const CONVERSATION_MAX: Duration = Duration::from_secs(15);
 /// The longest answer: certificates, and the addresses of many members.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Makes the node of a data directory a member of the cluster that a token is of. Tried at the
-/// addresses given, or else at those in the token. A member of that cluster stays what it is.
-pub async fn join(
-    directory: &Path,
-    node: NodeId,
-    token: &JoinToken,
-    at: &[String],
-) -> Result<ClusterId, ClusterError> {
-    let folder = Folder::of(directory);
-    if let Some(credentials) = folder.credentials()? {
-        let cluster = credentials.identity.cluster;
-        return match cluster == token.cluster {
-            true => Ok(cluster),
-            false => Err(ClusterError::MemberElsewhere { cluster }),
-        };
+/// The cluster of the node of a data directory, if it is a member of the one that a token is of: it stays
+/// what it is, and shows the token to nobody.
+pub fn joined(directory: &Path, token: &JoinToken) -> Result<Option<ClusterId>, ClusterError> {
+    let Some(credentials) = Folder::of(directory).credentials()? else { return Ok(None) };
+    let cluster = credentials.identity.cluster;
+    match cluster == token.cluster {
+        true => Ok(Some(cluster)),
+        false => Err(ClusterError::MemberElsewhere { cluster }),
     }
-    let key = folder.node_key()?;
-    let addresses = if at.is_empty() { &token.addresses } else { at };
-    let request = Request::new(token, node, &key);
-    let mut last = NotJoined::NoAddress;
-    for address in addresses {
-        match ask(address, token, &request).await {
-            Ok(admitted) => return enter(&folder, node, token, &key, admitted),
-            // It was the inviter who said so; others would say the same.
-            Err(refused @ NotJoined::Refused(_)) => return Err(ClusterError::NotJoined(refused)),
-            Err(error) => last = error,
-        }
-    }
-    Err(ClusterError::NotJoined(last))
 }
 
-async fn ask(address: &str, token: &JoinToken, request: &Request) -> Result<Admitted, NotJoined> {
-    let unreachable = |source: std::io::Error| {
+/// The node that gave out a token, which has shown that it is that one and was shown nothing yet.
+pub struct Inviter<'a> {
+    token: &'a JoinToken,
+    address: &'a str,
+    local: SocketAddr,
+    connection: Connection<TlsStream<TcpStream>>,
+}
+
+impl<'a> Inviter<'a> {
+    /// Connects with the inviter at the addresses given, or else at those in the token.
+    pub async fn reach(token: &'a JoinToken, at: &'a [String]) -> Result<Self, ClusterError> {
+        let addresses = if at.is_empty() { &token.addresses } else { at };
+        let mut last = NotJoined::NoAddress;
+        for address in addresses {
+            let connecting = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address));
+            match in_time(connecting).await {
+                Ok(stream) => match Self::greet(token, address, stream).await {
+                    Ok(inviter) => return Ok(inviter),
+                    Err(source) => last = NotJoined::at(address, source),
+                },
+                Err(source) => last = NotJoined::at(address, source),
+            }
+        }
+        Err(ClusterError::NotJoined(last))
+    }
+
+    async fn greet(token: &'a JoinToken, address: &'a str, stream: TcpStream) -> io::Result<Self> {
+        let local = stream.local_addr()?;
+        let config = config(token).map_err(io::Error::other)?;
+        let name = ServerName::try_from(name_of(token.cluster, token.inviter))
+            .expect("digits and dots make a name");
+        let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
+        let stream = in_time(tokio::time::timeout(CONVERSATION_MAX, handshake)).await?;
+        Ok(Self { token, address, local, connection: Connection::new(stream) })
+    }
+
+    /// This end of the connection: an address of this machine that is on the way to the cluster.
+    pub const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Shows the token, and makes the node of a data directory a member.
+    pub async fn join(self, directory: &Path, node: NodeId) -> Result<ClusterId, ClusterError> {
+        let folder = Folder::of(directory);
+        let key = folder.node_key()?;
+        let (token, address) = (self.token, self.address);
+        let request = Request::new(token, node, &key);
+        let conversation = self.converse(&request);
+        let answer = in_time(tokio::time::timeout(CONVERSATION_MAX, conversation)).await;
+        match answer.map_err(|source| ClusterError::NotJoined(NotJoined::at(address, source)))? {
+            Answer::Admitted(admitted) => enter(&folder, node, token, &key, admitted),
+            Answer::Refused(reason) => Err(ClusterError::NotJoined(NotJoined::Refused(reason))),
+        }
+    }
+
+    async fn converse(mut self, request: &Request) -> io::Result<Answer> {
+        self.connection.allow(ANSWER_BYTES_MAX);
+        let request = minicbor::to_vec(request).expect("writing to memory does not fail");
+        self.connection.send(Kind::JoinRequest, &request).await?;
+        let frame = self.connection.next(CONVERSATION_MAX).await.map_err(io::Error::other)?;
+        self.connection.finish().await;
+        minicbor::decode(&frame.payload).map_err(io::Error::other)
+    }
+}
+
+impl NotJoined {
+    /// What came of asking at an address.
+    fn at(address: &str, source: io::Error) -> Self {
         let address = address.to_owned();
         // What it says is no TLS of ours, or not the inviter's.
         match source.kind() {
-            std::io::ErrorKind::InvalidData => NotJoined::SomebodyElse { address, source },
-            _ => NotJoined::Unreachable { address, source },
+            io::ErrorKind::InvalidData => Self::SomebodyElse { address, source },
+            _ => Self::Unreachable { address, source },
         }
-    };
-    let slow = || unreachable(std::io::ErrorKind::TimedOut.into());
-    let connecting = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address));
-    let stream = connecting.await.map_err(|_| slow())?.map_err(unreachable)?;
-    let conversation = tokio::time::timeout(CONVERSATION_MAX, converse(stream, token, request));
-    match conversation.await.map_err(|_| slow())?.map_err(unreachable)? {
-        Answer::Admitted(admitted) => Ok(admitted),
-        Answer::Refused(reason) => Err(NotJoined::Refused(reason)),
     }
 }
 
-async fn converse(
-    stream: TcpStream,
-    token: &JoinToken,
-    request: &Request,
-) -> std::io::Result<Answer> {
-    let config = config(token).map_err(std::io::Error::other)?;
-    let name = ServerName::try_from(name_of(token.cluster, token.inviter))
-        .expect("digits and dots make a name");
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-    let mut connection = Connection::new(stream);
-    connection.allow(ANSWER_BYTES_MAX);
-    let request = minicbor::to_vec(request).expect("writing to memory does not fail");
-    connection.send(Kind::JoinRequest, &request).await?;
-    let frame = connection.next(CONVERSATION_MAX).await.map_err(std::io::Error::other)?;
-    connection.finish().await;
-    minicbor::decode(&frame.payload).map_err(std::io::Error::other)
+/// What takes too long has failed.
+async fn in_time<T>(
+    limited: impl Future<Output = Result<io::Result<T>, Elapsed>>,
+) -> io::Result<T> {
+    limited.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Checks the answer and writes it down.

@@ -1,9 +1,9 @@
 //! A cluster: who its members are, who may become one, and the connections between them.
 //!
 //! `found` makes a cluster of one node, with an authority of its own. A member invites others
-//! (`Cluster::invite`), and whoever has such a token may `join` once. `Cluster::start` then brings up
-//! the connections of a member and keeps its address book. What is trusted, and what is on the disk,
-//! is in `docs/cluster.md`.
+//! (`Cluster::invite`), and whoever has such a token may join once (`Inviter`). `Cluster::start` then
+//! brings up the connections of a member and keeps its address book. What is trusted, and what is on the
+//! disk, is in `docs/cluster.md`.
 
 mod admission;
 mod authority;
@@ -14,22 +14,26 @@ mod members;
 #[cfg(test)]
 mod tests;
 mod token;
+mod way;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use outlast_lineage::NodeId;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 pub use authority::{Authority, PrivateKey, PublicKey};
 pub(crate) use invitations::VALID_MAX;
-pub use joining::join;
+pub use joining::{Inviter, joined};
 pub use token::{JoinToken, NoToken};
+pub use way::{Way, way_to_others};
 
 use crate::transport::{ClusterId, Event, IdentityError, Settings, Transport};
 use admission::Admissions;
@@ -115,10 +119,13 @@ pub enum ClusterError {
     #[error("the node could not join")]
     NotJoined(#[source] NotJoined),
     /// The connections could not be brought up.
+    #[error("cannot talk to other nodes")]
+    Connections(#[source] io::Error),
+    /// Others could not come here.
     #[error("cannot listen for other nodes on {listen}")]
     Listen {
         /// Where.
-        listen: std::net::SocketAddr,
+        listen: SocketAddr,
         /// What the operating system said.
         #[source]
         source: io::Error,
@@ -203,6 +210,11 @@ pub(crate) fn others_of(
     Ok((others.collect(), members.removed().into_iter().collect()))
 }
 
+/// Listens for other nodes; port 0 takes any free one.
+pub async fn listen(listen: SocketAddr) -> Result<TcpListener, ClusterError> {
+    TcpListener::bind(listen).await.map_err(|source| ClusterError::Listen { listen, source })
+}
+
 /// Makes a cluster whose only member is the node of a data directory.
 pub fn found(directory: &Path, node: NodeId) -> Result<ClusterId, ClusterError> {
     let folder = Folder::of(directory);
@@ -240,12 +252,13 @@ pub struct Invitation {
 }
 
 impl Cluster {
-    /// Brings up the connections of the member that keeps its data in a directory; nothing if it is
-    /// no member. Events must be read for as long as it runs.
-    pub async fn start(
+    /// Brings up the connections of the member that keeps its data in a directory, which listens for the
+    /// others already; nothing if it is no member. Events must be read for as long as it runs.
+    pub fn start(
         directory: &Path,
         node: NodeId,
         settings: Settings,
+        listener: TcpListener,
     ) -> Result<Option<(Self, mpsc::Receiver<Event>)>, ClusterError> {
         let folder = Folder::of(directory);
         let Some(credentials) = folder.credentials()? else { return Ok(None) };
@@ -256,11 +269,9 @@ impl Cluster {
         }
         let fingerprint = Fingerprint::of(&identity.authority);
         let admissions = Admissions::open(&folder, node, credentials.authority)?;
-        let listen = settings.listen;
         let (transport, events) =
-            Transport::start(identity, settings, Some(Arc::clone(&admissions) as _))
-                .await
-                .map_err(|source| ClusterError::Listen { listen, source })?;
+            Transport::start(identity, settings, listener, Some(Arc::clone(&admissions) as _))
+                .map_err(ClusterError::Connections)?;
         admissions.removed().into_iter().for_each(|removed| transport.shut_out(removed));
         for (member, addresses) in admissions.places() {
             transport.know(member, addresses);

@@ -45,13 +45,20 @@ impl Home {
     }
 
     async fn start(&self) -> (Cluster, mpsc::Receiver<Event>) {
-        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let settings = Settings { listen, ..Settings::default() };
-        Cluster::start(self.path(), self.node, settings).await.unwrap().expect("a member")
+        Cluster::start(self.path(), self.node, Settings::default(), anywhere().await)
+            .unwrap()
+            .expect("a member")
     }
 
     async fn join(&self, token: &JoinToken) -> Result<ClusterId, ClusterError> {
-        join(self.path(), self.node, token, &[]).await
+        self.join_at(token, &[]).await
+    }
+
+    async fn join_at(&self, token: &JoinToken, at: &[String]) -> Result<ClusterId, ClusterError> {
+        match joined(self.path(), token)? {
+            Some(cluster) => Ok(cluster),
+            None => Inviter::reach(token, at).await?.join(self.path(), self.node).await,
+        }
     }
 
     /// Opens what is on the disk, as the next life of the node does.
@@ -64,6 +71,11 @@ impl Home {
     fn key(&self) -> PrivateKey {
         Folder::of(self.path()).node_key().unwrap()
     }
+}
+
+/// Listens at any free port.
+async fn anywhere() -> TcpListener {
+    listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap()
 }
 
 fn reason(joined: Result<ClusterId, ClusterError>) -> String {
@@ -165,7 +177,7 @@ fn an_impostor_does_not_get_to_see_the_secret() {
         let (other, _events) = impostor.start().await;
         let token = one.invite(HOUR).unwrap().token;
         let at = other.transport().advertised();
-        let joined = join(second.path(), second.node, &token, at).await;
+        let joined = second.join_at(&token, at).await;
         let Err(ClusterError::NotJoined(why @ NotJoined::SomebodyElse { .. })) = joined else {
             panic!("it was not the inviter: {joined:?}")
         };
@@ -284,7 +296,7 @@ fn a_node_is_in_one_cluster_only() {
         let founded = found(first.path(), first.node);
         assert!(matches!(founded, Err(ClusterError::Member { .. })), "{founded:?}");
         let settings = Settings::default();
-        let started = Cluster::start(other.path(), NodeId(99), settings).await;
+        let started = Cluster::start(other.path(), NodeId(99), settings, anywhere().await);
         assert!(matches!(started, Err(ClusterError::AnotherNode { .. })), "{started:?}");
     });
 }

@@ -35,6 +35,7 @@ use axum::routing::{delete, get, post, put};
 use outlast_engine::{Ask, Reply, Which, WorkflowVersion};
 use outlast_lineage::{Digest, ExecutionId};
 use outlast_workflow::Program;
+use tokio::net::TcpListener;
 use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
@@ -99,11 +100,22 @@ struct Api {
 
 /// Serves the API of a node until the server is stopped.
 pub async fn serve(node: NodeHandle, options: Options) -> io::Result<Server> {
+    let listener = listen(&options).await?;
+    serve_at(listener, node, options)
+}
+
+/// Listens where the options say, without answering anybody yet.
+pub async fn listen(options: &Options) -> io::Result<TcpListener> {
     if options.token.is_none() && guard::is_public(&options.listen) {
         let reason = "an API that others can reach needs a token";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
-    let (listen, connections_max) = (options.listen, options.connections_max);
+    TcpListener::bind(options.listen).await
+}
+
+/// Serves the API of a node where somebody `listen`s already, until the server is stopped.
+pub fn serve_at(listener: TcpListener, node: NodeHandle, options: Options) -> io::Result<Server> {
+    let connections_max = options.connections_max;
     let token = options.token.as_deref().map(Token::new);
     let api = Arc::new(Api { node, options, token, programs: Mutex::default() });
     let relay = api.options.relay.clone();
@@ -111,7 +123,7 @@ pub async fn serve(node: NodeHandle, options: Options) -> io::Result<Server> {
     if let Some(relay) = relay {
         relay.serve(router.clone());
     }
-    Server::start(listen, router, connections_max).await
+    Server::start(listener, router, connections_max)
 }
 
 fn router(api: Arc<Api>) -> Router {

@@ -48,12 +48,11 @@ pub struct Server {
 }
 
 impl Server {
-    pub(super) async fn start(
-        listen: SocketAddr,
+    pub(super) fn start(
+        listener: TcpListener,
         router: Router,
         connections_max: usize,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
         let router = router.layer(middleware::from_fn_with_state(stopping.clone(), until_stopped));

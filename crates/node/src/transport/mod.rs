@@ -157,14 +157,15 @@ struct Known {
 }
 
 impl Transport {
-    /// Listens, and returns where events come from. Runs on the runtime it is called in.
-    pub async fn start(
+    /// Takes connections where somebody listens already, and returns where events come from. Runs on the
+    /// runtime it is called in.
+    pub fn start(
         identity: Identity,
         settings: Settings,
+        listener: TcpListener,
         admission: Option<Arc<dyn Admission>>,
     ) -> io::Result<(Self, mpsc::Receiver<Event>)> {
         let tls = Tls::new(&identity).map_err(io::Error::other)?;
-        let listener = TcpListener::bind(settings.listen).await?;
         let listens_on = listener.local_addr()?;
         let (events, receiver) = mpsc::channel(settings.inbox_events_max.max(1));
         let shared = Arc::new(Shared {

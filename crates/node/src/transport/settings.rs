@@ -1,14 +1,11 @@
 //! What a transport is set up with: addresses, times and bounds.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// What a transport is set up with. The defaults are for one site: they notice a cut within a second
 /// and are back within a second and a half of its end.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where to listen; port 0 takes any free one.
-    pub listen: SocketAddr,
     /// Where others reach this node; nothing is where it listens, if that is one address.
     pub advertised: Vec<String>,
     /// Rises with every start of this node, so that what is left of an earlier life is known.
@@ -46,7 +43,6 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 7181)),
             advertised: Vec::new(),
             incarnation: 0,
             message_bytes_max: 32 * 1024 * 1024,

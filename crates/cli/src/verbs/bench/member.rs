@@ -19,7 +19,7 @@ use serde_json::{Value as Json, json};
 use super::load::Account;
 use super::steps;
 use crate::exit::Exit;
-use crate::joining::ClusterArguments;
+use crate::joining::{ClusterArguments, prepared};
 use crate::services::ServiceArguments;
 
 /// How often it is looked whether all are connected.
@@ -79,9 +79,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     arguments.services.apply(&mut configuration)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(arguments.cluster.join(&arguments.data))?;
+    let (lock, meta) = prepared(&arguments.data)?;
+    let membership = runtime.block_on(arguments.cluster.join(&arguments.data, meta.node))?;
+    drop(lock);
     let node = Node::start(configuration, runtime.handle())?;
-    let started = runtime.block_on(arguments.cluster.start(&arguments.data, &node))?;
+    let _runtime = runtime.enter();
+    let started = arguments.cluster.start(&arguments.data, &node, membership)?;
     let cluster = started.as_ref().map(|(cluster, _relay)| cluster);
     answer(&json!(node.meta().node.0))?;
     for line in std::io::stdin().lock().lines() {

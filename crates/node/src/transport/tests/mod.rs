@@ -34,10 +34,9 @@ fn identity(authority: &Authority, node: u64) -> Identity {
     Identity::from_pem(&certificate, authority.certificate(), &key.to_pem()).unwrap()
 }
 
-/// The defaults, at any free port.
+/// The defaults, in a first life.
 fn settings() -> Settings {
-    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    Settings { listen, incarnation: 1, ..Settings::default() }
+    Settings { incarnation: 1, ..Settings::default() }
 }
 
 /// A node with nothing but its transport.
@@ -51,8 +50,14 @@ impl Station {
         Self::start_with(identity(authority, node), settings()).await
     }
 
+    /// At any free port.
     async fn start_with(identity: Identity, settings: Settings) -> Self {
-        let (transport, events) = Transport::start(identity, settings, None).await.unwrap();
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), identity, settings).await
+    }
+
+    async fn start_at(listen: SocketAddr, identity: Identity, settings: Settings) -> Self {
+        let listener = TcpListener::bind(listen).await.unwrap();
+        let (transport, events) = Transport::start(identity, settings, listener, None).unwrap();
         Self { transport, events }
     }
 

@@ -138,8 +138,8 @@ fn a_node_that_starts_again_is_reached_again() {
         while !lost {
             lost = matches!(one.event().await, Event::Disconnected { peer: NodeId(2) });
         }
-        let again = Settings { listen, incarnation: 2, ..settings() };
-        let mut two = Station::start_with(second, again).await;
+        let again = Settings { incarnation: 2, ..settings() };
+        let mut two = Station::start_at(listen, second, again).await;
         one.send(&two, "welcome back");
         assert_eq!(two.receive().await, (NodeId(1), "welcome back".to_owned()));
         let incarnation = loop {
