@@ -288,7 +288,8 @@ pub struct ClusterStanding {
     pub stalled: u64,
     /// Executions that wait here for the answer to a call that must not be made twice.
     pub hearing: u64,
-    /// Whose word is missing before executions that have ended can be forgotten here.
+    /// Whose word is missing before what does not count can be undone here, or executions that have
+    /// ended can be forgotten.
     pub awaited: BTreeSet<NodeId>,
 }
 
@@ -318,7 +319,8 @@ pub struct Holders {
     pub leader: Option<NodeId>,
     /// What this node does for it now.
     pub phase: Phase,
-    /// Whose word is missing before it can be forgotten, once a run was decided on.
+    /// Whose word is missing before this node's line can be undone if it is lost, and then before all
+    /// can forget it, once a run was decided on.
     pub awaited: Vec<NodeId>,
 }
 

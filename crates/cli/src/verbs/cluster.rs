@@ -134,7 +134,7 @@ fn invite(connection: &Connection, valid: Duration) -> anyhow::Result<Exit> {
         text("expires")
     );
     if is_loopback(address) {
-        eprintln!(
+        tell!(
             "only nodes of its own machine reach the node that invites: for others, start it with \
              --cluster-listen 0.0.0.0:7181 --cluster-address HOST:7181"
         );
@@ -162,8 +162,9 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     }
     for (node, waiting) in awaited(members) {
         tell!(
-            "{waiting} of them cannot forget executions that have ended before {node} has answered; if \
-             it is lost for good: outlast cluster remove {node}"
+            "{waiting} of them wait for {node}: before it has answered, they neither undo what they did in \
+             runs that do not count nor forget executions that have ended; if it is lost for good: \
+             outlast cluster remove {node}"
         );
     }
     if 0 < deaf {
@@ -181,7 +182,8 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     Ok(Exit::Completed)
 }
 
-/// Who is missed and waited for before what has ended can be forgotten, and by how many.
+/// Who is missed and waited for before what does not count can be undone and what has ended can be
+/// forgotten, and by how many.
 fn awaited(members: &[Json]) -> BTreeMap<&str, usize> {
     let missed = members.iter().filter(|member| missed(member) == Some(Missed::Unreachable));
     let missed = missed.filter_map(|member| member["node"].as_str());

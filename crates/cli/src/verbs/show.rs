@@ -55,10 +55,13 @@ pub(super) fn describe(execution: &Json) -> String {
             let said = match name {
                 "nodes" => nodes(execution, " "),
                 "leader" => leader(execution),
-                "awaited" => table::texts(execution, name).collect::<Vec<_>>().join(" "),
+                "awaited" => awaited(execution).join(" "),
                 _ => text(name),
             };
             pairs.push((name, said));
+            if name == "awaited" {
+                pairs.push(("", waits(&awaited(execution))));
+            }
         }
     }
     let parked = execution.get("parked").and_then(Json::as_array);
@@ -68,6 +71,20 @@ pub(super) fn describe(execution: &Json) -> String {
         pairs.push(("", format!("say what became of it: {}", command(item))));
     }
     table::pairs(&pairs)
+}
+
+fn awaited(execution: &Json) -> Vec<&str> {
+    table::texts(execution, "awaited").collect()
+}
+
+/// What waits for the word of nodes, and what to do if one of them is lost. A node that undoes what its
+/// line did asks every other one first: any of them may know that it counts.
+fn waits(awaited: &[&str]) -> String {
+    let which = if let [one] = awaited { one } else { "NODE" };
+    format!(
+        "what was done in runs of it that do not count is undone, and it is forgotten, only once every \
+         node that holds it has answered; if one is lost for good: outlast cluster remove {which}"
+    )
 }
 
 /// Who goes on with it, and what that node does instead where it does not simply go on.
@@ -84,6 +101,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn whoever_waits_for_a_node_is_told_what_waits_and_what_ends_the_wait() {
+        let shown = describe(&json!({ "phase": "compensating", "awaited": ["c"] }));
+        assert!(shown.contains("is undone") && shown.contains("cluster remove c"), "{shown}");
+        let shown = describe(&json!({ "phase": "forgetting", "awaited": ["b", "c"] }));
+        assert!(shown.contains("b c\n") && shown.contains("cluster remove NODE"), "{shown}");
+        assert!(!describe(&json!({ "phase": "forgetting" })).contains("remove"));
+    }
 
     #[test]
     fn a_leader_that_does_not_simply_lead_is_shown_with_what_it_does() {

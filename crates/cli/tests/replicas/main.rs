@@ -9,7 +9,6 @@ mod nodes;
 mod processes;
 mod standstill;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -40,12 +39,16 @@ fn line(steps: usize) -> String {
     text
 }
 
-/// What so many executions of the line leave.
-fn verdict(steps: usize, runs: usize, entries: &[Entry]) -> Verdict {
+/// What so many executions of the line are to leave.
+fn expected(steps: usize, runs: usize) -> Expected {
     let effect = |step| (format!("step-{step}"), runs as u64);
-    let effects: BTreeMap<_, _> = (1..=steps).map(effect).collect();
-    let expected = Expected { effects, ..Expected::default() };
-    check(entries, &expected).unwrap_or_else(|problems| panic!("{problems:?}\n{entries:#?}"))
+    Expected { effects: (1..=steps).map(effect).collect(), ..Expected::default() }
+}
+
+/// What they leave.
+fn verdict(steps: usize, runs: usize, entries: &[Entry]) -> Verdict {
+    check(entries, &expected(steps, runs))
+        .unwrap_or_else(|problems| panic!("{problems:?}\n{entries:#?}"))
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! What is said of executions that stand still, and of those that only move.
 
-use serde_json::Value as Json;
+use outlast_node::fixture::ledger::{Verdict, check};
+use serde_json::{Value as Json, json};
 
 use crate::nodes::{Cluster, Node};
-use crate::processes::until;
-use crate::{NAP, line, start};
+use crate::processes::{holds_in_time, until};
+use crate::{NAP, expected, line, start};
 
 /// Three activities that no majority knows of, and no more: more than there are in a cluster that is whole.
 const SURVIVAL: &str =
@@ -53,6 +54,47 @@ fn whoever_follows_a_leader_that_stands_still_shows_that_it_does_and_why() {
         cluster.nodes[back].restart(None);
     }
     assert_eq!(cluster.nodes[2].end_of(&execution), "completed");
+}
+
+/// At a provider that knows no keys every one of the runs acts, and all but one of them are undone.
+#[test]
+fn what_is_undone_only_when_a_lost_node_has_answered_is_told_with_whom_it_waits_for() {
+    const STEPS: usize = 6;
+    let mut cluster = Cluster::of(3);
+    let keyless = "class: compensatable, idempotency: { none: true }";
+    // Each undo takes back one effect of a name, not all of them.
+    let flow = line(STEPS).replace("class: compensatable", keyless).replace("/cancel/", "/undo/");
+    let flow = cluster.file("line.yaml", &flow);
+    // So slowly that nobody is done before all have begun.
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(300));
+    let execution = start(&cluster.nodes[0], &flow, &["--survival", "active:3"]);
+    until("all have begun", || {
+        let entries = cluster.entries();
+        entries.iter().filter(|entry| entry.path == "/do/step-1").count() == 3
+    });
+    cluster.nodes[2].kill();
+    let lost = cluster.nodes[2].id.clone();
+    assert_eq!(cluster.nodes[0].end_of(&execution), "completed");
+    let waits = |node: &Node| {
+        let shown = node.said(&["show", &execution, "--json"]);
+        shown["phase"] == "compensating" && shown["awaited"] == json!([lost])
+    };
+    until("one of the others lost its run", || cluster.nodes[..2].iter().any(waits));
+    let loser = cluster.nodes[..2].iter().find(|node| waits(node)).unwrap();
+    let remedy = format!("outlast cluster remove {lost}");
+    let shown = loser.command(&["show", &execution]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("is undone") && shown.contains(&remedy), "{shown}");
+    until("the lost one is missed", || {
+        let status = loser.command(&["cluster", "status"]).output().unwrap();
+        let said = String::from_utf8(status.stderr).unwrap();
+        said.contains("undo") && said.contains(&remedy)
+    });
+
+    cluster.nodes[2].restart(None);
+    let is_one_run = || check(&cluster.entries(), &expected(STEPS, 1)) == Ok(Verdict::Complete);
+    let comes = holds_in_time(is_one_run);
+    assert!(comes, "everything but one run is undone: {:#?}", cluster.entries());
 }
 
 /// Whoever looked at the wrong moment was told that everything stands still.

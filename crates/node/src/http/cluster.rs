@@ -70,8 +70,8 @@ pub(super) struct Share {
     hearing: u64,
     /// Whether it takes no new work.
     draining: bool,
-    /// Nodes whose word it waits for before it can forget executions that have ended and that it holds
-    /// together with them.
+    /// Nodes whose word it waits for before it undoes what it did in runs that do not count, or forgets
+    /// executions that have ended, and that it holds together with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     awaited: Vec<String>,
 }

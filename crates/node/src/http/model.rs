@@ -118,8 +118,9 @@ struct Facts {
     /// it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     stalled: Option<String>,
-    /// Nodes whose word that node waits for before all can forget that they held it together. One that
-    /// is lost for good is removed from the cluster.
+    /// Nodes whose word that node waits for: while it is `compensating`, before it undoes what its line
+    /// did, and then before all can forget that they held it together. One that is lost for good is
+    /// removed from the cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     awaited: Vec<String>,
 }

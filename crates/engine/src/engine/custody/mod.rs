@@ -250,8 +250,9 @@ impl Holding {
         }
     }
 
-    /// Whose word is missing before what was decided on can be forgotten. Whoever does not coordinate that
-    /// does not know: it names those it cannot reach, or else the one that does.
+    /// Whose word is missing: before this node's line can be undone, if that was lost, and then before what
+    /// was decided on can be forgotten. Whoever does not coordinate the latter does not know: it names those
+    /// it cannot reach, or else the one that does.
     pub(super) fn awaited(&self) -> Vec<NodeId> {
         let replica = &self.replica;
         if !replica.is_settling() {
