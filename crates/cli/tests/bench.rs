@@ -14,6 +14,9 @@ fn figures(arguments: &[&str]) -> Json {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let talk = ["joined cluster", "is in no cluster"].iter().any(|it| said.contains(it));
+    assert!(!talk, "what nodes tell people is of no interest here: {said}");
     let left = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(left, 0, "nothing is left behind");
     serde_json::from_slice(&output.stdout).unwrap()

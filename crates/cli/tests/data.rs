@@ -50,6 +50,24 @@ fn a_backup_is_restored_and_sound() {
 }
 
 #[test]
+fn a_file_that_is_given_for_a_data_directory_is_called_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(directory.path(), "greet.yaml");
+    fs::write(&file, FLOW).unwrap();
+    let commands: [&[&str]; 3] = [
+        &["run", &file, "--data", &file],
+        &["node", "--listen", "127.0.0.1:0", "--data", &file],
+        &["cluster", "init", "--data", &file],
+    ];
+    for command in commands {
+        let refused = outlast(command);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(6), "{said}");
+        assert!(said.contains("is a file") && said.contains("a directory"), "{said}");
+    }
+}
+
+#[test]
 fn damage_is_told_with_its_place_and_an_exit_code() {
     let directory = tempfile::tempdir().unwrap();
     let data = filled(directory.path());

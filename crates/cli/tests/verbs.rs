@@ -1,9 +1,10 @@
 //! The verbs that talk to a node, run against a real one on loopback.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use outlast_node::http::{self, Server, rotate_token};
 use outlast_node::{Configuration, Node, NodeHandle};
@@ -156,6 +157,35 @@ fn starting_and_waiting_prints_the_output() {
     let said = world.run(&["start", &flow, "--input", r#"{"name": "you"}"#, "--wait"]);
     assert_eq!((said.code, said.data.as_str()), (0, "{\n  \"greeting\": \"hello you\"\n}\n"));
     assert!(said.talk.starts_with("execution "), "{said:?}");
+}
+
+#[test]
+fn whoever_stops_waiting_is_told_that_the_execution_goes_on_and_how_to_wait_again() {
+    let world = World::new();
+    let flow = world.file("listen.yaml", LISTEN);
+    let mut command = world.command();
+    command.args(["start", &flow, "--wait"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut waiting = command.spawn().unwrap();
+    let talk = BufReader::new(waiting.stderr.take().unwrap());
+    let mut lines = talk.lines().map(Result::unwrap);
+    let id = lines.find_map(|line| line.strip_prefix("execution ").map(str::to_owned)).unwrap();
+    let sent = Command::new("kill").args(["-s", "INT", &waiting.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    let rest: Vec<String> = lines.collect();
+    let follow = format!("outlast history {id} --follow");
+    assert!(rest.iter().any(|it| it.contains("goes on") && it.contains(&follow)), "{rest:?}");
+    assert_eq!(waiting.wait().unwrap().code(), Some(130));
+    assert_eq!(world.condition(&id), "waiting");
+}
+
+#[test]
+fn a_list_of_what_nobody_holds_says_that_there_is_no_such_member() {
+    let world = World::new();
+    let said = world.run(&["ps", "--holder", "0123456789abcdef"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.talk.contains("there is no member 0123456789abcdef"), "{said:?}");
+    let own = format!("{:016x}", world.node.meta().node.0);
+    assert_eq!(world.run(&["ps", "--holder", &own]).code, 0);
 }
 
 #[test]

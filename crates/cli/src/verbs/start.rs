@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::client::{Client, Connection, exit_of};
 use crate::exit::{Exit, Failure};
 use crate::input::{self, Document};
+use crate::signals;
 use crate::table;
 use crate::verbs::definitions::accepted;
 
@@ -73,7 +74,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let started = start(&client, arguments, &definition, input).await?;
         let id = table::text(&started, "execution");
         if arguments.wait {
-            tell!("execution {id}");
             return wait(&client, &id, arguments.connection.json).await;
         }
         if arguments.connection.json {
@@ -106,7 +106,24 @@ async fn start(
 }
 
 async fn wait(client: &Client, id: &str, json: bool) -> anyhow::Result<Exit> {
-    let waited = client.get(&["v1", "executions", id, "wait"], &[]).await;
+    let path = ["v1", "executions", id, "wait"];
+    let waiting = async {
+        tell!("execution {id}");
+        client.get(&path, &[]).await
+    };
+    let waited = tokio::select! {
+        // First, so that whoever has read the id may interrupt.
+        biased;
+        told = signals::told_to_end() => {
+            let exit = told?;
+            signals::last_word(&format!(
+                "{id} goes on; `outlast history {id} --follow` waits for its end again, and `outlast show \
+                 {id}` says how far it is"
+            ));
+            return Ok(exit);
+        }
+        waited = waiting => waited,
+    };
     // Whoever reads only that no node answers would start it anew.
     let ended = waited.with_context(|| {
         format!(

@@ -325,6 +325,13 @@ impl Cluster {
         others
     }
 
+    /// Whether a node is a member as far as this one has heard, or was one until it was removed.
+    pub(crate) fn has_heard_of(&self, node: NodeId) -> bool {
+        node == self.transport.identity().node
+            || self.others().contains(&node)
+            || self.admissions.removed().contains(&node)
+    }
+
     /// Removes a member that is lost for good: this node does not hear it any more, nor lets its id
     /// in again. The other members are to be told the same. Writes to the disk.
     pub fn remove(&self, node: NodeId) -> Result<(), ClusterError> {

@@ -48,6 +48,12 @@ pub enum DataError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// It is no directory.
+    #[error("{} is a file, and a directory is wanted, new or of this node", path.display())]
+    File {
+        /// What was given for one.
+        path: PathBuf,
+    },
     /// There is something in it, but not what makes a data directory.
     #[error(
         "{} is neither empty nor a data directory (it has no meta.json); use another one, or \
@@ -158,6 +164,9 @@ pub fn prepare(directory: &Path, random: u64) -> Result<(Lock, Meta), DataError>
 }
 
 fn claim_or_make(directory: &Path, random: u64) -> Result<(Lock, Meta), DataError> {
+    if directory.is_file() {
+        return Err(DataError::File { path: directory.to_owned() });
+    }
     create_directory(directory).map_err(DataError::io("create", directory))?;
     let lock = Lock::acquire(directory)?;
     match Meta::read(directory)? {

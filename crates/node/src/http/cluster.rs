@@ -428,6 +428,21 @@ pub(super) fn node_of(text: &str) -> Result<NodeId, Problem> {
     node.map(NodeId).ok_or_else(|| Problem::invalid("a node is 16 hexadecimal digits"))
 }
 
+/// A node that may hold executions: a member, or one that was removed and whose executions go on without it.
+pub(super) fn holder_of(api: &Api, text: &str) -> Result<NodeId, Problem> {
+    let node = node_of(text)?;
+    let is_known = match &api.options.cluster {
+        Some(cluster) => cluster.has_heard_of(node),
+        None => node == api.node.meta().node,
+    };
+    if is_known {
+        return Ok(node);
+    }
+    let detail =
+        format!("there is no member {}; `outlast cluster status` lists them", text_of(node));
+    Err(Problem::new(StatusCode::NOT_FOUND, detail))
+}
+
 fn text_of(node: NodeId) -> String {
     format!("{:016x}", node.0)
 }

@@ -208,7 +208,7 @@ pub(super) async fn list(
         namespace,
         workflow,
         condition: condition.transpose()?,
-        holder: holder.as_deref().map(cluster::node_of).transpose()?,
+        holder: holder.as_deref().map(|node| cluster::holder_of(&api, node)).transpose()?,
         after: after.transpose()?,
         limit: limit.unwrap_or_default(),
     };

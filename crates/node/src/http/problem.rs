@@ -77,7 +77,10 @@ impl Problem {
 
     /// A document was rejected.
     pub(super) fn rejected(report: &outlast_languages::Report, text: &str) -> Self {
-        let detail = format!("the document has {} problems", report.diagnostics.len());
+        let detail = match report.diagnostics.len() {
+            1 => "the document has a problem".to_owned(),
+            count => format!("the document has {count} problems"),
+        };
         let diagnostics = report.diagnostics.iter().map(Diagnostic::to_json).collect();
         let rendered = report.render(text, false);
         let document = Some(Box::new(Rejected { diagnostics, rendered }));

@@ -177,6 +177,14 @@ async fn a_rejected_document_is_answered_with_its_problems_and_places() {
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(problem["rendered"].as_str().unwrap().contains("document:1:"), "{problem}");
     assert!(problem["diagnostics"][0]["place"]["line"].is_u64(), "{problem}");
+    let count = problem["diagnostics"].as_array().unwrap().len();
+    assert_eq!(problem["detail"], format!("the document has {count} problems"));
+    // A task of an unknown kind, and nothing else.
+    let one = "document: { dsl: '1.0.3', namespace: tests, name: one, version: '1.0.0' }\n\
+               do: [ { odd: { set: 1, wait: { seconds: 1 } } } ]\n";
+    let (_, problem) = running.define(one).await;
+    assert_eq!(problem["diagnostics"].as_array().unwrap().len(), 1, "{problem}");
+    assert_eq!(problem["detail"], "the document has a problem");
     running.stop().await;
 }
 
