@@ -118,9 +118,7 @@ impl ClusterArguments {
                 return Err(error.context(waited));
             }
             if !std::mem::replace(&mut is_told, true) {
-                tell!(
-                    "waiting up to {wait:?} for a member of the cluster to answer: {error:#}"
-                );
+                tell!("waiting up to {wait:?} for a member of the cluster to answer: {error:#}");
             }
             tokio::time::sleep(ASKED_AGAIN_AFTER).await;
         }
