@@ -274,3 +274,29 @@ fn nodes_are_restarted_one_after_the_other_under_load_and_nothing_fails() {
     let verdict = verdict(STEPS, executions.len(), &cluster.entries());
     assert_eq!(verdict, Verdict::Complete);
 }
+
+/// Nobody else would hear its answer, and a person would have to find out what became of it.
+#[test]
+fn a_node_that_is_drained_or_stopped_hears_the_answer_to_its_pivot_first() {
+    let mut cluster = Cluster::of(3);
+    let pay = "call: http, with: { method: post, endpoint: 'http://ledger.test/do/step-1' }";
+    let flow = format!(
+        "document: {{ dsl: '1.0.3', namespace: test, name: pay, version: '1.0.0' }}\n\
+         do: [ {{ pay: {{ {pay}, metadata: {{ outlast: {{ class: pivot }} }} }} }} ]\n"
+    );
+    let flow = cluster.file("pay.yaml", &flow);
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(1000));
+    for (number, survival) in ["none", "passive:3"].into_iter().enumerate() {
+        let execution = start(&cluster.nodes[0], &flow, &["--survival", survival]);
+        cluster.until_called(number as u64 + 1);
+        if survival != "none" {
+            let drained = cluster.nodes[0].said(&["drain", "--json"]);
+            assert_eq!((&drained["led"], &drained["hearing"]), (&json!(0), &json!(0)));
+        }
+        cluster.nodes[0].stop();
+        cluster.nodes[0].restart(None);
+        cluster.all_connected();
+        assert_eq!(cluster.nodes[0].end_of(&execution), "completed", "{survival}");
+    }
+    assert_eq!(verdict(1, 2, &cluster.entries()), Verdict::Complete);
+}
