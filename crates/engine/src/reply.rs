@@ -319,6 +319,8 @@ pub struct Holders {
     pub leader: Option<NodeId>,
     /// What this node does for it now.
     pub phase: Phase,
+    /// Why it stands still with it, and what makes it go on, if it does.
+    pub standstill: Option<String>,
     /// Whose word is missing before this node's line can be undone if it is lost, and then before all
     /// can forget it, once a run was decided on.
     pub awaited: Vec<NodeId>,

@@ -43,7 +43,10 @@ fn whoever_follows_a_leader_that_stands_still_shows_that_it_does_and_why() {
     let said = String::from_utf8(said.stdout).unwrap();
     let line = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     assert!(line("leader").ends_with(&format!("{}, paused", leader.id)), "{said}");
-    assert!(line("stalled").contains("more than the budget"), "{said}");
+    let stalled = line("stalled");
+    assert!(stalled.contains("more than the budget"), "{said}");
+    assert!(stalled.contains("and the budget is 3"), "{said}");
+    assert!(cluster.nodes[..2].iter().all(|lost| stalled.contains(&lost.id)), "{said}");
 
     // Whoever leads may be gone before it is noticed: what is known here is shown all the same.
     cluster.nodes[3].kill();
@@ -54,6 +57,25 @@ fn whoever_follows_a_leader_that_stands_still_shows_that_it_does_and_why() {
         cluster.nodes[back].restart(None);
     }
     assert_eq!(cluster.nodes[2].end_of(&execution), "completed");
+}
+
+#[test]
+fn a_pivot_that_waits_for_a_majority_is_told_with_the_nodes_that_are_missing() {
+    let mut cluster = Cluster::of(3);
+    let pivot = "  - charge: { call: http, with: { method: post, endpoint: 'http://ledger.test/do/charge' }, \
+                 metadata: { outlast: { class: pivot } } }\n";
+    let flow = cluster.file("pivot.yaml", &(line(1) + pivot));
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(500));
+    let execution = start(&cluster.nodes[2], &flow, &["--survival", "partition-tolerant:3"]);
+    cluster.until_called(1);
+    cluster.nodes[0].kill();
+    cluster.nodes[1].kill();
+    let shown = || cluster.nodes[2].said(&["show", &execution, "--json"]);
+    until("it waits", || shown()["phase"] == "without-majority");
+    let told = shown();
+    let stalled = told["stalled"].as_str().unwrap();
+    assert!(stalled.contains("what waits is a pivot"), "{told}");
+    assert!(cluster.nodes[..2].iter().all(|lost| stalled.contains(&lost.id)), "{told}");
 }
 
 /// At a provider that knows no keys every one of the runs acts, and all but one of them are undone.

@@ -133,7 +133,7 @@ impl From<engine::Summary> for Facts {
             nodes: nodes.unwrap_or_default(),
             leader: holders.and_then(|it| it.leader.as_ref()).map(node_text),
             phase: holders.map(|it| it.phase.word()),
-            stalled: holders.and_then(|it| it.phase.why_it_waits()).map(str::to_owned),
+            stalled: holders.and_then(|it| it.standstill.clone()),
             awaited: holders.map_or_else(Vec::new, |it| it.awaited.iter().map(node_text).collect()),
             execution: summary.execution.to_string(),
             name: summary.name,

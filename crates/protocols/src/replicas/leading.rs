@@ -154,12 +154,16 @@ impl Replica {
     /// Whether undoing what no majority knows of would cost more than is tolerated. Whoever runs
     /// alone on purpose tolerates it.
     pub fn is_over_budget(&self) -> bool {
-        let Some(budget) = self.setup.budget.filter(|_| self.is_elected_mode()) else {
-            return false;
-        };
+        self.over_budget().is_some()
+    }
+
+    /// What undoing that would cost, and what is tolerated, if the one is more than the other.
+    pub fn over_budget(&self) -> Option<(f64, f64)> {
+        let budget = self.setup.budget.filter(|_| self.is_elected_mode())?;
         let known = self.at_majority();
         let at_risk = self.standing.records.values().filter(|record| known < record.intended);
-        budget < at_risk.map(|record| record.cost).sum()
+        let cost = at_risk.map(|record| record.cost).sum();
+        (budget < cost).then_some((cost, budget))
     }
 
     /// Whether the line up to a state was decided to be the one that counts.

@@ -141,6 +141,11 @@ pub(super) struct HeldBack {
 }
 
 impl HeldBack {
+    /// Whether it is a call that cannot be undone, and waits for a decision therefore.
+    const fn is_pivot(&self) -> bool {
+        matches!(&self.command, Command::Call { request, .. } if self.decided && !request.undo)
+    }
+
     /// The call that it is, if it is one.
     const fn ticket(&self) -> Option<Ticket> {
         match &self.command {
@@ -247,6 +252,29 @@ impl Holding {
             Phase::Agreeing if !reaches => Phase::WithoutMajority,
             Phase::Paused if reaches => Phase::Leading,
             phase => phase,
+        }
+    }
+
+    /// Why it stands still and what makes it go on, with what is known of that here, if it does.
+    pub(super) fn standstill(&self) -> Option<String> {
+        let phase = self.shown_phase();
+        let why = phase.why_it_waits()?;
+        let mut details = Vec::new();
+        if let Some((cost, budget)) = self.replica.over_budget().filter(|_| phase == Phase::Paused)
+        {
+            details.push(format!("it would cost {cost}, and the budget is {budget}"));
+        }
+        if phase == Phase::WithoutMajority && self.held.iter().any(HeldBack::is_pivot) {
+            details.push("what waits is a pivot".to_owned());
+        }
+        let unreachable = self.replica.unreachable().map(|node| format!("{:016x}", node.0));
+        let unreachable: Vec<String> = unreachable.collect();
+        if !unreachable.is_empty() {
+            details.push(format!("it does not reach {}", unreachable.join(" and ")));
+        }
+        match details.is_empty() {
+            true => Some(why.to_owned()),
+            false => Some(format!("{why} ({})", details.join("; "))),
         }
     }
 

@@ -301,7 +301,7 @@ impl Entry {
         let Some(Custody::Replica(holding)) = &self.custody else { return None };
         let (members, leader) = (holding.terms.members.iter().collect(), holding.replica.leader());
         let (phase, awaited) = (holding.shown_phase(), holding.awaited());
-        Some(Holders { members, leader, phase, awaited })
+        Some(Holders { members, leader, phase, standstill: holding.standstill(), awaited })
     }
 
     /// Whether every node that holds it executes it.
