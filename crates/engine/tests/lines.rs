@@ -472,6 +472,8 @@ fn pivot_held_back() -> Cluster {
     cluster.answer(3, a);
     cluster.pass();
     assert_eq!(cluster.open(3), [""; 0], "the pivot waits for a majority");
+    let Reply::Standing(standing) = cluster.node(3).ask(Ask::Standing) else { panic!() };
+    assert_eq!(standing.hearing, 0, "nobody will answer what never left");
     cluster
 }
 

@@ -152,6 +152,15 @@ impl Entry {
         execution.doubtful_calls(&self.defined.program)
     }
 
+    /// Whether such a call has left: of one that is held back the next life knows that it never did.
+    pub(super) fn has_doubtful_call_out(&self) -> bool {
+        let is_held = |ticket| match &self.custody {
+            Some(Custody::Replica(holding)) => holding.holds_back(ticket),
+            _ => false,
+        };
+        self.doubtful_calls().into_iter().any(|ticket| !is_held(ticket))
+    }
+
     /// Whether nobody else could go on with it now without asking a person.
     pub(super) fn must_hear_an_answer(&self) -> bool {
         let State::Awake(execution, _) = &self.state else { return false };

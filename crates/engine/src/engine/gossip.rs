@@ -239,7 +239,7 @@ impl Engine {
 
     /// How many executions wait here for an answer that no other life or node of this cluster would hear.
     fn hearing(&self) -> u64 {
-        let waits = self.roster.iter().filter(|(_, entry)| !entry.doubtful_calls().is_empty());
+        let waits = self.roster.iter().filter(|(_, entry)| entry.has_doubtful_call_out());
         let here = waits.filter(|(id, _)| self.phase_of(**id).is_none() || self.leads(**id));
         here.count() as u64
     }

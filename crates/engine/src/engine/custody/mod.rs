@@ -255,6 +255,11 @@ impl Holding {
         }
     }
 
+    /// Whether a call waits here until it may leave.
+    pub(super) fn holds_back(&self, call: Ticket) -> bool {
+        self.held.iter().any(|held| held.ticket() == Some(call))
+    }
+
     /// Why it stands still and what makes it go on, with what is known of that here, if it does.
     pub(super) fn standstill(&self) -> Option<String> {
         let phase = self.shown_phase();
