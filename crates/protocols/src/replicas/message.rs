@@ -190,6 +190,13 @@ pub enum Message {
         #[n(0)]
         effects: Vec<EffectId>,
     },
+    /// What was asked for again is still not granted, and for how many rounds nothing has moved here.
+    #[n(17)]
+    Still {
+        /// None if something is being undone.
+        #[n(0)]
+        rounds: u32,
+    },
 }
 
 /// A whole state, and which one it is.
@@ -279,6 +286,7 @@ impl Message {
             | Self::Allow { .. }
             | Self::Keep { .. }
             | Self::Leave { .. }
+            | Self::Still { .. }
             | Self::StoodDown { .. }
             | Self::Inquire => true,
         }

@@ -32,6 +32,7 @@ mod recovering;
 mod resigning;
 mod settling;
 mod standing;
+mod stillness;
 #[cfg(test)]
 mod tests;
 mod wishes;
@@ -294,6 +295,7 @@ impl Replica {
             Message::Allow { effects } => self.take_permission(out, from, effects, false),
             Message::Leave { effects } => self.take_permission(out, from, effects, true),
             Message::Keep { effects } => self.keep(out, effects),
+            Message::Still { rounds } => self.wishes.stillness.hear(from, rounds),
             Message::StoodDown { leader } => self.take_resignation(out, from, leader),
             Message::Inquire => self.answer_inquiry(out, from),
         }
@@ -332,7 +334,7 @@ impl Replica {
             }
             Role::Backup { leader: None } => self.stand(out),
             Role::Settling => {
-                self.wishes.rounds = 0;
+                self.wishes.stir();
                 self.send_again(out);
             }
             _ => {}

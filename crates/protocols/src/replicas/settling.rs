@@ -69,7 +69,7 @@ impl Replica {
             self.concluded = true;
             out.list.push(Output::Concluded);
         }
-        self.wishes.rounds = 0;
+        self.wishes.stir();
         let open = |record: &Record| record.verdict.is_none();
         let on_line = self.standing.records.iter().filter(|(_, record)| open(record));
         let mut kept: Vec<EffectId> = on_line.map(|(effect, _)| *effect).collect();
@@ -204,7 +204,7 @@ impl Replica {
     }
 
     fn go_on_settling(&mut self, out: &mut Outputs) {
-        self.wishes.rounds = 0;
+        self.wishes.stir();
         self.reconsider(out);
         self.check_settled(out);
     }
@@ -219,6 +219,7 @@ impl Replica {
     /// Asks again for what has not come: the decided state, or permissions.
     pub(super) fn settle_again(&mut self, out: &mut Outputs) {
         self.wishes.rounds += 1;
+        self.count_stillness();
         if !self.holds_the_end() {
             self.tell_all(out, &Message::Want);
             self.expect_settling(out);

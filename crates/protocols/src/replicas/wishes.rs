@@ -5,21 +5,19 @@
 //! The decided line's copy keeps it. If all copies are on lost lines, the highest replica that has one
 //! undoes it, once, for all: the others leave it to that one and hear when it is done (`Leave`, then
 //! `Keep`). It waits until nothing is left that started from any of the copies. Branches that overtook
-//! each other can make lines wait for each other in a circle that way; who has asked in vain for long
-//! enough no longer insists.
+//! each other can make lines wait for each other in a circle that way, which `stillness` notices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_lineage::{EffectId, Epoch, Lineage, NodeId, OperationKey, Point};
 
+use super::stillness::Stillness;
 use super::{Asked, Message, Outputs, Record, Remnant, Replica, Situation, Verdict};
 
 /// How many effects one message asks about.
 const ASKED_MAX: usize = 1000;
 /// How many wishes of others are remembered at most; those beyond are asked again.
 const REMEMBERED_MAX: usize = 4 * ASKED_MAX;
-/// After how many questions in vain copies of one operation no longer wait for what started from them.
-const ROUNDS_MAX: u32 = 6;
 
 /// What is being sorted out after the decision. Not written down: it is asked for again.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -36,6 +34,15 @@ pub(super) struct Wishes {
     open: BTreeMap<(NodeId, EffectId), (Asked, bool)>,
     /// How often it was asked in vain since anything changed.
     pub(super) rounds: u32,
+    pub(super) stillness: Stillness,
+}
+
+impl Wishes {
+    /// Something changed: it is asked often again, and nothing stands still.
+    pub(super) fn stir(&mut self) {
+        self.rounds = 0;
+        self.stillness = Stillness::default();
+    }
 }
 
 /// What is said to a wish.
@@ -65,7 +72,7 @@ impl Replica {
                 asked = true;
             }
         }
-        if asked {
+        if asked || self.is_tangled() {
             self.expect_settling(out);
         }
     }
@@ -77,7 +84,7 @@ impl Replica {
     }
 
     /// Everything that is to be undone and not ordered yet.
-    fn open_questions(&self) -> Vec<Asked> {
+    pub(super) fn open_questions(&self) -> Vec<Asked> {
         let questions = |remnant: &Remnant| {
             let open = remnant.records.iter().filter(|(effect, record)| {
                 record.verdict.is_none() && !self.wishes.ordered.contains(effect)
@@ -124,7 +131,7 @@ impl Replica {
             let left_to = self.wishes.left_to.entry(effect).or_default();
             let changed = if leave { left_to.insert(from) } else { left_to.remove(&from) };
             if is_new || changed {
-                self.wishes.rounds = 0;
+                self.wishes.stir();
             }
         }
         self.reconsider(out);
@@ -142,18 +149,27 @@ impl Replica {
 
     /// Another replica wants to undo effects of its own.
     pub(super) fn take_wishes(&mut self, out: &mut Outputs, from: NodeId, effects: Vec<Asked>) {
+        let mut again = false;
         for asked in effects {
             if let Some(key) = asked.key.filter(|key| self.copies(*key).next().is_some()) {
                 self.wishes.elsewhere.entry(key).or_default().insert(asked.intended);
             }
             if self.wishes.open.len() < REMEMBERED_MAX {
-                self.wishes.open.insert((from, asked.effect), (asked, false));
+                let before = self.wishes.open.insert((from, asked.effect), (asked, false));
+                again |= before.is_some();
             }
         }
         self.answer_wishes(out);
-        let withheld = self.wishes.open.iter().any(|((of, _), (_, left))| *of == from && !left);
-        if withheld && self.holds_the_end() {
+        if !self.holds_the_end() {
+            return;
+        }
+        let open = self.wishes.open.iter().filter(|((of, _), _)| *of == from);
+        let left: Vec<bool> = open.map(|(_, (_, left))| *left).collect();
+        if left.contains(&false) {
             out.report(Situation::UndoWithheld);
+        }
+        if again && !left.is_empty() {
+            out.send(from, Message::Still { rounds: self.still_for() });
         }
     }
 
@@ -235,7 +251,7 @@ impl Replica {
     /// Whether something that started from a copy of an operation on one of the lines lost here, but
     /// for one, has to be undone first.
     pub(super) fn copies_wait(&self, key: OperationKey, besides: Option<Epoch>) -> bool {
-        let insists = self.wishes.rounds < ROUNDS_MAX;
+        let insists = !self.is_in_a_circle();
         let others = self.copies(key).filter(|(line, _, _)| Some(*line) != besides);
         others.into_iter().any(|(line, effect, record)| {
             let Some(committed) = record.committed else { return false };

@@ -91,7 +91,7 @@ fn leave_that_was_lost_is_said_again_to_whoever_asks_again() {
     let mut highest = loser(3);
     let leave = Message::Leave { effects: vec![shared(2)] };
     for _ in 0..3 {
-        assert_eq!(said_to(&receive(&mut highest, 2, wish(2)), 2), [&leave]);
+        assert!(said_to(&receive(&mut highest, 2, wish(2)), 2).contains(&&leave));
     }
     let mut lower = loser(2);
     let asked = fire(&mut lower, Timer::AnswersOverdue);
@@ -173,18 +173,67 @@ fn an_operation_is_undone_after_what_started_from_any_of_its_copies() {
     assert_eq!(said_to(&undone(&mut lower, own(2)), 3), [&allow], "without being asked again");
 }
 
-/// Two branches that overtook each other can make lines wait in a circle.
-#[test]
-fn whoever_asks_in_vain_for_long_no_longer_insists() {
+/// Replica 2 is asked by replica 3 for what it cannot allow, and asks all others in vain for so many
+/// rounds; says after how many it no longer insists. Each round, they tell what is given: whether they
+/// stand still, for how many rounds.
+fn insists_for(rounds: u32, told: impl Fn(u32, u64) -> Option<u32>) -> Option<u32> {
     let mut lower = loser(2);
     receive(&mut lower, 3, wish(3));
     let allow = Message::Allow { effects: vec![shared(3)] };
-    let mut rounds = 0;
-    while !said_to(&fire(&mut lower, Timer::AnswersOverdue), 3).contains(&&allow) {
-        rounds += 1;
-        assert!(rounds < 20);
+    (0..rounds).find(|round| {
+        for peer in [1, 3, 4] {
+            if let Some(rounds) = told(*round, peer) {
+                receive(&mut lower, peer, Message::Still { rounds });
+            }
+        }
+        said_to(&fire(&mut lower, Timer::AnswersOverdue), 3).contains(&&allow)
+    })
+}
+
+/// Two branches that overtook each other can make lines wait in a circle.
+#[test]
+fn whoever_waits_in_a_circle_no_longer_insists() {
+    let given_up = insists_for(20, |round, _| Some(round)).expect("a circle has an end");
+    assert!(5 < given_up, "it did insist, for longer than there are replicas");
+}
+
+#[test]
+fn whoever_waits_for_one_that_undoes_something_insists_however_long_it_takes() {
+    let busy = |_, peer| Some(if peer == 3 { 0 } else { 100 });
+    assert_eq!(insists_for(200, busy), None);
+    // The fourth undoes something, the third waits for it, and the first for the third.
+    let in_a_row = |_, peer| Some(if peer == 4 { 0 } else { 3 - u32::try_from(peer).unwrap() / 2 });
+    assert_eq!(insists_for(200, in_a_row), None);
+}
+
+#[test]
+fn whoever_waits_for_one_that_says_nothing_insists() {
+    assert_eq!(insists_for(200, |_, peer| (peer != 3).then_some(100)), None);
+    let often_lost = |round: u32, peer| (peer != 3 || round.is_multiple_of(3)).then_some(round);
+    assert!(insists_for(60, often_lost).is_some(), "what is lost is told again");
+}
+
+#[test]
+fn only_whoever_asks_again_is_told_that_nothing_moves_and_not_while_something_does() {
+    let mut lower = loser(2);
+    let still = |outputs: &[Output]| -> Vec<Message> {
+        let said = said_to(outputs, 3).into_iter().cloned();
+        said.filter(|message| matches!(message, Message::Still { .. })).collect()
+    };
+    assert_eq!(still(&receive(&mut lower, 3, wish(3))), []);
+    for round in 0..3 {
+        assert_eq!(still(&receive(&mut lower, 3, wish(3))), [Message::Still { rounds: round }]);
+        for peer in [1, 3, 4] {
+            receive(&mut lower, peer, Message::Still { rounds: 100 });
+        }
+        fire(&mut lower, Timer::AnswersOverdue);
     }
-    assert!(rounds > 3, "it did insist");
+    let ordered = allow_all(&mut lower, &[own(2)]);
+    assert!(ordered.contains(&Output::Undo { line: Epoch(2), effects: vec![own(2)] }));
+    for _ in 0..3 {
+        assert_eq!(still(&receive(&mut lower, 3, wish(3))), [Message::Still { rounds: 0 }]);
+        fire(&mut lower, Timer::AnswersOverdue);
+    }
 }
 
 /// Each time it went on it asked for what the other had asked for, and each time it was too late.
