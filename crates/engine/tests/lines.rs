@@ -9,10 +9,10 @@ use std::time::Duration;
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::{id, service_of};
 use outlast_engine::{
-    Action, Ask, Condition, Input, ParkedFilter, Phase, Record, RecordKind, Refusal, Reply, Report,
-    Strategy, Subject, Survival, Which,
+    Action, Ask, Condition, EngineOptions, Input, ParkedFilter, Phase, Record, RecordKind, Refusal,
+    Reply, Report, Strategy, Subject, Survival, Which,
 };
-use outlast_lineage::ExecutionId;
+use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::{Happening, Outcome, Request, Resolution, Ticket};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -705,6 +705,19 @@ fn a_highest_replica_that_is_asked_for_what_others_began_without_it_joins_in_fir
 /// handed over when the answer has come.
 #[test]
 fn a_node_that_is_drained_hears_answers_to_what_must_not_be_repeated_before_it_hands_over() {
+    hears_answers_before_it_hands_over(EngineOptions::new);
+}
+
+/// Of thousands of executions, most sleep while their calls are under way.
+#[test]
+fn so_it_does_for_executions_that_sleep() {
+    hears_answers_before_it_hands_over(|node| EngineOptions {
+        awake_max: 0,
+        ..EngineOptions::new(node)
+    });
+}
+
+fn hears_answers_before_it_hands_over(options: fn(NodeId) -> EngineOptions) {
     let passive = || Survival::new(Strategy::Passive, 3);
     for (provider, survival) in [
         (Provider::Pivot, passive()),
@@ -713,7 +726,7 @@ fn a_node_that_is_drained_hears_answers_to_what_must_not_be_repeated_before_it_h
         (Provider::Keyless, survival()),
     ] {
         let program = program_of("pay", &[("pay", provider), ("b", Provider::Keyed)]);
-        let mut cluster = Cluster::new(3, &program);
+        let mut cluster = Cluster::with(3, &program, options);
         cluster.start(&program, id(1), survival);
         cluster.run(SECOND);
         assert_eq!(cluster.open(3), ["pay"]);

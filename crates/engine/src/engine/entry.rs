@@ -48,7 +48,17 @@ pub(super) struct Entry {
     /// Those who held it together until all forgot that, the highest replica first: each has it for
     /// itself now, and the first of them changes it.
     pub(super) copies: Option<Box<[NodeId]>>,
+    /// Its calls that must not be made twice, as it was when it went to sleep.
+    pub(super) slept_with: Option<Box<DoubtfulCalls>>,
     pub(super) state: State,
+}
+
+/// Calls that are under way and must not be made twice.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct DoubtfulCalls {
+    pub(super) tickets: Vec<Ticket>,
+    /// Whether nobody else could go on now without asking a person.
+    pub(super) must_be_heard: bool,
 }
 
 /// The state of an execution.
@@ -146,10 +156,13 @@ impl Header {
 }
 
 impl Entry {
-    /// The calls that are under way here and must not be made twice, unless it sleeps.
-    pub(super) fn doubtful_calls(&self) -> Vec<Ticket> {
-        let State::Awake(execution, _) = &self.state else { return Vec::new() };
-        execution.doubtful_calls(&self.defined.program)
+    /// The calls that are under way here and must not be made twice.
+    pub(super) fn doubtful_calls(&self) -> DoubtfulCalls {
+        match &self.state {
+            State::Awake(execution, _) => doubtful_calls(execution, &self.defined),
+            State::Asleep(_) => self.slept_with.as_deref().cloned().unwrap_or_default(),
+            State::Stored => DoubtfulCalls::default(),
+        }
     }
 
     /// Whether such a call has left: of one that is held back the next life knows that it never did.
@@ -158,13 +171,7 @@ impl Entry {
             Some(Custody::Replica(holding)) => holding.holds_back(ticket),
             _ => false,
         };
-        self.doubtful_calls().into_iter().any(|ticket| !is_held(ticket))
-    }
-
-    /// Whether nobody else could go on with it now without asking a person.
-    pub(super) fn must_hear_an_answer(&self) -> bool {
-        let State::Awake(execution, _) = &self.state else { return false };
-        execution.must_hear_an_answer(&self.defined.program)
+        self.doubtful_calls().tickets.into_iter().any(|ticket| !is_held(ticket))
     }
 
     /// The execution, awake.
@@ -201,6 +208,8 @@ impl Entry {
     /// Puts the execution to sleep.
     pub(super) fn sleep(&mut self) {
         if let State::Awake(execution, origin) = &mut self.state {
+            let doubtful = doubtful_calls(execution, &self.defined);
+            self.slept_with = (!doubtful.tickets.is_empty()).then(|| Box::new(doubtful));
             self.state = match std::mem::replace(origin, Origin::Changed) {
                 Origin::Changed => State::Asleep(encode_state(execution).into()),
                 Origin::Bytes(bytes) => State::Asleep(bytes),
@@ -239,6 +248,12 @@ impl Entry {
         let parent = self.parent.as_deref().filter(|parent| parent.waits)?;
         Some((parent.execution, parent.ticket))
     }
+}
+
+fn doubtful_calls(execution: &Execution, defined: &Defined) -> DoubtfulCalls {
+    let tickets = execution.doubtful_calls(&defined.program);
+    let must_be_heard = !tickets.is_empty() && execution.must_hear_an_answer(&defined.program);
+    DoubtfulCalls { tickets, must_be_heard }
 }
 
 /// The state of an execution as bytes.

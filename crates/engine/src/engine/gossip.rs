@@ -210,9 +210,8 @@ impl Engine {
     pub(super) fn hand_over(&mut self, draining: bool) {
         let all: Vec<_> = self.custodies.iter().copied().collect();
         self.gossip.keeps_some = false;
-        if !draining {
-            self.gossip.open_at_drain.clear();
-        }
+        let held = &self.custodies;
+        self.gossip.open_at_drain.retain(|id, _| draining && held.contains(id));
         for id in all {
             if draining && self.leads(id) && self.is_kept(id) {
                 self.gossip.keeps_some = true;
@@ -232,9 +231,8 @@ impl Engine {
     fn is_kept(&mut self, id: ExecutionId) -> bool {
         let Some(entry) = self.roster.get(id) else { return false };
         let open = entry.doubtful_calls();
-        let must = entry.must_hear_an_answer();
-        let at_first = self.gossip.open_at_drain.entry(id).or_insert_with(|| open.clone());
-        must || open.iter().any(|ticket| at_first.contains(ticket))
+        let at_first = self.gossip.open_at_drain.entry(id).or_insert_with(|| open.tickets.clone());
+        open.must_be_heard || open.tickets.iter().any(|ticket| at_first.contains(ticket))
     }
 
     /// How many executions wait here for an answer that no other life or node of this cluster would hear.

@@ -236,6 +236,7 @@ impl Recovery<'_> {
                 .custody
                 .map(|stored| Custody::restored(options.node, &options.times, stored)),
             copies: header.copies.map(Vec::into_boxed_slice),
+            slept_with: None,
             state: match stored {
                 true => State::Stored,
                 false => State::Asleep(Vec::from(header.state).into()),

@@ -317,6 +317,7 @@ impl Entry {
             touched: 0,
             custody: None,
             copies: None,
+            slept_with: None,
             state: State::Awake(Box::new(execution), Origin::Changed),
         }
     }
