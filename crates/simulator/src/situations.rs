@@ -131,8 +131,8 @@ situations! {
     CrashInCompensation => "crash while compensating losers",
     /// A node crashed while an ended execution was being forgotten.
     CrashInForgetting => "crash while forgetting",
-    /// The lineage of a pivot was decided.
-    PivotDecided => "pivot decided",
+    /// A line was decided on before its end, for a pivot or an undo.
+    LineDecided => "line decided before its end",
     /// An execution that several nodes hold was started by another one, which does not wait for it.
     Detached => "started by another",
     /// A primary paused because undoing what no majority knows of would have cost too much.
@@ -164,7 +164,7 @@ impl Situation {
             Between::TookOverFurther => Some(Self::FurtherStateTaken),
             Between::Tie => Some(Self::VoteTie),
             Between::LineLost => Some(Self::LineLost),
-            Between::PivotDecided => Some(Self::PivotDecided),
+            Between::LineDecided => Some(Self::LineDecided),
             Between::RunDecided => Some(Self::RunDecided),
             Between::UndoWithheld => Some(Self::UndoWithheld),
             Between::KeptByKey => Some(Self::KeptByKey),

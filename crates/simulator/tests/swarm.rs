@@ -62,7 +62,7 @@ const MUST_COME_UP: [Situation; 43] = [
     Situation::FurtherStateTaken,
     Situation::OldStateTaken,
     Situation::LineLost,
-    Situation::PivotDecided,
+    Situation::LineDecided,
     Situation::CrashInAgreement,
     Situation::CrashInCompensation,
     Situation::CrashInForgetting,

@@ -91,8 +91,8 @@ pub enum Situation {
     Tie,
     /// It lost a line with effects of its own on it.
     LineLost,
-    /// A line was decided on before the end, for an activity that can be neither undone nor repeated.
-    PivotDecided,
+    /// A line was decided on before the end, for a call that can be neither undone nor repeated, or for an undo.
+    LineDecided,
     /// A run was decided on.
     RunDecided,
     /// An undo waits for those of others.
@@ -116,7 +116,7 @@ impl Situation {
             Self::StoodDown => "stood-down",
             Self::Tie => "tie",
             Self::LineLost => "line-lost",
-            Self::PivotDecided => "pivot-decided",
+            Self::LineDecided => "line-decided",
             Self::RunDecided => "run-decided",
             Self::UndoWithheld => "undo-withheld",
             Self::KeptByKey => "kept-by-key",

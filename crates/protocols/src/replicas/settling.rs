@@ -31,7 +31,7 @@ impl Replica {
             out.report(Situation::RunDecided);
             self.conclude(out);
         } else {
-            out.report(Situation::PivotDecided);
+            out.report(Situation::LineDecided);
             self.line_decided(out);
         }
     }

@@ -201,7 +201,7 @@ fn one_run_counts_and_all_the_rest_is_undone_whatever_happened() {
             StoodDown,
             Tie,
             LineLost,
-            PivotDecided,
+            LineDecided,
             RunDecided,
             UndoWithheld,
             KeptByKey,
