@@ -4,6 +4,7 @@
 mod cluster;
 mod driver;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Cluster, Provider, program_of};
@@ -11,6 +12,7 @@ use driver::{id, text};
 use outlast_engine::{
     Ask, Caller, Condition, Input, ParkedFilter, Phase, Refusal, Reply, Strategy, Survival, Which,
 };
+use outlast_workflow::program::Kind;
 use outlast_workflow::{Answer, Fault, FaultKind, Resolution};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -234,4 +236,53 @@ fn a_change_at_a_leader_that_goes_on_without_a_majority_is_said_to_be_done_here(
             assert_eq!(told(&mut cluster, again), Some(Reply::DoneHere), "now it knows");
         }
     }
+}
+
+/// Two calls side by side, to providers that know no keys, which node 3 makes and takes back.
+fn beside(strategy: Strategy) -> (Cluster, Ask) {
+    let program = program_of("beside", &[("a", Provider::Keyless), ("b", Provider::Keyless)]);
+    let mut program = Arc::into_inner(program).expect("nobody else has it");
+    let Kind::Sequence(branches) = program.tasks[0].kind.clone() else { panic!("a list") };
+    program.tasks[0].kind = Kind::Fork { branches, compete: false };
+    let program = Arc::new(program);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(strategy, 3));
+    let which = Which::Id(id(1));
+    (cluster, Ask::Compensate { which, reason: "a test".into() })
+}
+
+/// What the second call came to is known before it is asked.
+#[test]
+fn calls_that_are_not_wanted_any_more_are_heard_in_whatever_order_they_are_answered() {
+    for strategy in [Strategy::PartitionTolerant, Strategy::Passive] {
+        for first in [0, 1] {
+            let (mut cluster, compensate) = beside(strategy);
+            cluster.run(SECOND);
+            let mut calls = [cluster.call_of(3), cluster.call_of(3)].to_vec();
+            cluster.node(3).send(compensate);
+            cluster.run(SECOND);
+            cluster.answer(3, calls.remove(first));
+            cluster.answer(3, calls.remove(0));
+            let undone = cluster.run_answering(5 * SECOND);
+            let mut undone: Vec<_> = undone.iter().map(|(_, name)| name.as_str()).collect();
+            undone.sort_unstable();
+            assert_eq!(undone, ["undo a", "undo b"], "{strategy:?} {first}");
+            assert_eq!(condition(&mut cluster, 3), Condition::Compensated);
+        }
+    }
+}
+
+/// They wait for a majority. It comes when nobody wants them any more.
+#[test]
+fn calls_that_were_held_back_and_are_not_wanted_any_more_never_leave_and_nobody_is_asked() {
+    let (mut cluster, compensate) = beside(Strategy::Passive);
+    cluster.cut(3, &[1, 2]);
+    cluster.run(Duration::from_millis(100));
+    assert_eq!(cluster.open(3), [""; 0], "they are held back");
+    cluster.node(3).send(compensate);
+    cluster.run(Duration::from_millis(100));
+    cluster.heal();
+    assert_eq!(cluster.run_answering(5 * SECOND), []);
+    assert_eq!(condition(&mut cluster, 3), Condition::Compensated);
+    assert_eq!(parked(&mut cluster, 3), 0);
 }

@@ -20,6 +20,9 @@ pub enum Command {
     },
     /// Stop waiting for a call: its answer is no longer wanted (it may still come).
     Abandon(Ticket),
+    /// The result of a call is not wanted any more. If it has not left, it must not; if it has, its answer
+    /// is still to be given: only a person could say otherwise what became of it.
+    Unwanted(Ticket),
     /// Evaluate an expression that is not bounded, in a worker; answer with `Event::Evaluated`.
     Evaluate {
         /// Who waits for the value.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use minicbor::{Decode, Encode};
 use outlast_expressions::Value;
-use outlast_lineage::{BranchId, EffectId, Epoch, ExecutionId, NodeId};
+use outlast_lineage::{BranchId, EffectId, Epoch, ExecutionId, NodeId, Point};
 
 use crate::{Fault, Outcome};
 
@@ -15,6 +15,22 @@ pub struct Author {
     pub node: NodeId,
     /// Its term: rises with every start of the node.
     pub epoch: Epoch,
+    /// The first of its terms in a row in which nobody else has advanced the execution, in one life of the
+    /// node: whatever it asked for since then, it is told.
+    pub since: Epoch,
+}
+
+impl Author {
+    /// A node in a term, which answers for nothing before.
+    pub const fn new(node: NodeId, epoch: Epoch) -> Self {
+        Self { node, epoch, since: epoch }
+    }
+
+    /// Whether it made the call of an effect, and is told the answer.
+    pub(crate) fn made(&self, effect: EffectId) -> bool {
+        let Point { author, epoch, .. } = effect.point;
+        author == self.node && (self.since..=self.epoch).contains(&epoch)
+    }
 }
 
 /// What a command is answered with: never given twice in one execution. An event with a ticket

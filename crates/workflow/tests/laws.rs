@@ -449,7 +449,7 @@ fn send_away_and_back(world: &mut World) {
     told.iter_mut().for_each(|told| told.push(advance.delta.clone()));
     let bytes = minicbor::to_vec(&remote).expect("a branch can be sent");
     let mut remote: Execution = minicbor::decode(&bytes).expect("a sent branch can be read");
-    let elsewhere = Author { node: NodeId(2), epoch: Epoch(1) };
+    let elsewhere = Author::new(NodeId(2), Epoch(1));
     let steps = world.dice.below(4);
     for _ in 0..steps {
         // Timers wait until nothing else can happen, here as in `World::step`.

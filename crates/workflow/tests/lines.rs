@@ -8,7 +8,7 @@ use kit::build::{Node, program, program_with};
 use kit::world::{Dice, World};
 use outlast_expressions::value;
 use outlast_workflow::program::OnFault;
-use outlast_workflow::{Answer, Command, EffectNote, Event, Fault, FaultKind, Outcome};
+use outlast_workflow::{Answer, Command, EffectNote, Event, Fault, FaultKind, Outcome, Resolution};
 use proptest::prelude::*;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -244,6 +244,26 @@ fn calls_of_another_author_are_not_found_out_about_in_order_to_undo_them() {
     assert_eq!(disowned(&world), 2);
     assert!(matches!(world.run(), Outcome::Compensated(_)));
     assert_eq!(world.done(), ["first", "first-bar"]);
+}
+
+/// A primary that is elected again while its calls are under way is told their answers in a later term: they are
+/// nobody else's to find out about.
+#[test]
+fn calls_of_an_author_that_goes_on_in_a_later_term_are_its_own() {
+    let slow = Node::Sequence(vec![Node::Wait(5), Node::Raise(418)]);
+    let fork = Node::Fork(vec![Node::Once("a"), Node::Once("b"), slow]);
+    let program = program_with(fork, OnFault::Compensate);
+    let mut world = World::start_shared(&program, value::object([]), 1);
+    world.next_timer();
+    world.author.epoch.0 += 1;
+    for _ in 0..2 {
+        let parked = world.execution.parked();
+        assert_eq!(parked.len(), 1, "each waits for a person in turn");
+        let effect = parked[0].effect;
+        world.happen(Event::Resolved { effect, resolution: Resolution::NotDone });
+    }
+    assert_eq!(disowned(&world), 0);
+    assert!(matches!(world.run(), Outcome::Compensated(_)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
-use outlast_workflow::{Execution, Ticket};
+use outlast_workflow::{Answer, Execution, Ticket};
 
 use super::custody::{Custody, Stored};
 use super::definitions::Defined;
@@ -50,6 +50,8 @@ pub(super) struct Entry {
     pub(super) copies: Option<Box<[NodeId]>>,
     /// Its calls that must not be made twice, as it was when it went to sleep.
     pub(super) slept_with: Option<Box<DoubtfulCalls>>,
+    /// Answers to calls that it will ask about.
+    pub(super) unclaimed: Option<Box<Vec<(Ticket, Answer)>>>,
     pub(super) state: State,
 }
 

@@ -31,6 +31,7 @@ mod spreading;
 mod starting;
 mod stored;
 mod teaching;
+mod unclaimed;
 mod waiters;
 
 use std::collections::{BTreeMap, BTreeSet};

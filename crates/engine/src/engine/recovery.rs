@@ -117,7 +117,7 @@ impl Engine {
 
     fn empty(options: EngineOptions) -> Self {
         Self {
-            author: Author { node: options.node, epoch: Epoch::default() },
+            author: Author::new(options.node, Epoch::default()),
             options,
             position: Position::default(),
             opened: Position::default(),
@@ -237,6 +237,7 @@ impl Recovery<'_> {
                 .map(|stored| Custody::restored(options.node, &options.times, stored)),
             copies: header.copies.map(Vec::into_boxed_slice),
             slept_with: None,
+            unclaimed: None,
             state: match stored {
                 true => State::Stored,
                 false => State::Asleep(Vec::from(header.state).into()),
@@ -442,8 +443,9 @@ impl Recovery<'_> {
         // What replaying put into the queue is made again below, from what it came to.
         engine.work = FairQueue::new();
         engine.unwanted.clear();
-        engine.author.epoch = Epoch(engine.author.epoch.0 + 1).max(engine.options.epoch);
-        let Author { node, epoch } = engine.author;
+        let epoch = Epoch(engine.author.epoch.0 + 1).max(engine.options.epoch);
+        engine.author = Author::new(engine.author.node, epoch);
+        let node = engine.author.node;
         // What could be read is durable.
         engine.certain.reaches(now, engine.position, engine.position);
         engine.opened = engine.record(&mut step, RecordKind::Opened { node, epoch }).0;

@@ -50,6 +50,7 @@ impl Engine {
         if let Event::TimerFired(ticket) = &event {
             self.forget_timer(id, *ticket);
         }
+        let Some(event) = self.roster.known(id).put_aside(event) else { return false };
         let author = match &self.roster.known(id).custody {
             None => self.author_alone(id),
             Some(Custody::Replica(_)) => return self.advance_as_primary(step, id, event),
@@ -99,6 +100,9 @@ impl Engine {
         // Of a lost line not everything is told.
         let parking = advanced.of.is_some() || advanced.happenings.iter().any(touches_parking);
         self.conclude(step, id, position, (advanced.happenings, parking), commands);
+        if parking {
+            self.claim_answers(id);
+        }
         self.deliver(position, &advanced.sent);
         if let Some(publication) = advanced.published {
             self.take_event(step, position, publication);
@@ -200,8 +204,8 @@ impl Engine {
             Command::StartChild { .. } | Command::CompensateChild { .. } => {
                 self.queue_child(id, command);
             }
-            // Recorded as sent, and delivered from there.
-            Command::CancelChild(_) | Command::ReleaseChild(_) => {}
+            // Recorded as sent, and delivered from there. What has left is answered all the same.
+            Command::CancelChild(_) | Command::ReleaseChild(_) | Command::Unwanted(_) => {}
             Command::Yield => {
                 let event = Event::Continue;
                 self.queue(id, |execution| Work::Advance { execution, event });

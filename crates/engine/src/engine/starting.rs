@@ -318,6 +318,7 @@ impl Entry {
             custody: None,
             copies: None,
             slept_with: None,
+            unclaimed: None,
             state: State::Awake(Box::new(execution), Origin::Changed),
         }
     }

@@ -44,7 +44,7 @@ impl Replica {
             // The sender went on from the very state held here.
             self.follow(out, from);
             self.spare(out);
-            self.untouched = false;
+            self.untouched = None;
             self.confirm(out, next.epoch, from);
             self.change(out, Change::Extended { point: next, progress, ended, notes: Vec::new() });
             out.list.push(Output::Apply(delta));
@@ -316,7 +316,7 @@ impl Replica {
         if loses {
             out.report(Situation::LineLost);
         }
-        self.untouched = false;
+        self.untouched = None;
         self.change(out, Change::Adopted { head, ended, remnant });
         out.list.push(Output::Adopt { state, remnant });
     }

@@ -42,7 +42,7 @@ impl Replica {
             self.change(out, Change::Confirmed(term, self.setup.me));
         }
         if self.standing.head.lineage.number() == 0 {
-            self.untouched = true;
+            self.untouched = Some(term);
             self.unsent = Unsent::nothing_since(out.now);
             return out.list.push(Output::Start);
         }
@@ -51,13 +51,13 @@ impl Replica {
             self.tell_all(out, &Message::Lead { head, term, ended });
             self.expect_answers(out);
         }
-        if self.untouched {
+        if self.untouched.is_some() {
             out.list.push(Output::Resume);
         } else {
             self.spare(out);
             out.list.push(Output::GoOn);
         }
-        self.untouched = true;
+        self.untouched.get_or_insert(term);
         // A run that was complete when its primary died has only to be decided on.
         self.seek_end(out);
     }

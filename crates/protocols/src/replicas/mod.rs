@@ -140,8 +140,9 @@ pub struct Replica {
     reminded: u64,
     /// The number of the newest one that everyone had time to take up.
     told: u64,
-    /// Whether the state held is as this replica left it as primary, in this life.
-    untouched: bool,
+    /// If the state held is as this replica left it as primary, in this life: the first of its terms in a
+    /// row of which that holds.
+    untouched: Option<Epoch>,
     /// Whether the owner was told that it ended.
     concluded: bool,
     acknowledges_soon: bool,
@@ -204,7 +205,7 @@ impl Replica {
             calm: 1,
             reminded: 0,
             told: 0,
-            untouched: false,
+            untouched: None,
             concluded: false,
             acknowledges_soon: false,
             resends: false,
@@ -439,6 +440,13 @@ impl Replica {
             Role::Primary { term } => Some(term),
             _ => None,
         }
+    }
+
+    /// The same, behind the first of its terms in a row in which it went on as if it had been primary all the
+    /// time.
+    pub fn leads_since(&self) -> Option<(Epoch, Epoch)> {
+        let term = self.leads()?;
+        Some((self.untouched.unwrap_or(term), term))
     }
 
     /// Whether a run was decided on.

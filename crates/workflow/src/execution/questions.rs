@@ -174,6 +174,20 @@ impl Execution {
         self.branches.values().filter_map(parked_in).collect()
     }
 
+    /// The calls that people are to find out about.
+    pub fn parked_calls(&self) -> impl Iterator<Item = Ticket> {
+        let parked = self.branches.values().filter_map(|branch| match &branch.top()?.activity {
+            Activity::Parked { resume, .. } => resume.unanswered(),
+            _ => None,
+        });
+        parked.map(|calling| calling.ticket)
+    }
+
+    /// Whether a call is not wanted any more, and is asked about when the turn comes to undo it.
+    pub fn is_asked_about_later(&self, call: Ticket) -> bool {
+        self.plans.values().any(|plan| has_call(plan.entries(), call))
+    }
+
     /// How far undoing what this line did has come; nothing before it was first asked for, or after
     /// it was closed.
     pub fn withdrawal(&self) -> Option<Withdrawal> {
@@ -317,6 +331,18 @@ fn parked_in(branch: &Branch) -> Option<Parked> {
         task: frame.task,
         reason: reason.clone(),
         undo: matches!(**resume, Activity::Undoing(_)) || branch.undo().is_some(),
+    })
+}
+
+/// Whether a call that may have happened is among plan entries.
+fn has_call(entries: &[PlanEntry], call: Ticket) -> bool {
+    entries.iter().any(|entry| match entry {
+        PlanEntry::Parallel(lists) => lists.iter().any(|list| has_call(list, call)),
+        PlanEntry::Uncertain(frames) => {
+            let calling = frames.last().and_then(|frame| frame.activity.unanswered());
+            calling.is_some_and(|calling| calling.ticket == call)
+        }
+        _ => false,
     })
 }
 

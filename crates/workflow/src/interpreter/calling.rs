@@ -121,8 +121,7 @@ impl Machine<'_> {
     /// Whether the operation may have been carried out before it was asked for this time: in an
     /// earlier attempt, or by an author of an earlier term.
     fn is_in_doubt(&self, calling: &Calling) -> bool {
-        let point = calling.request.effect.point;
-        calling.doubt || (point.author, point.epoch) != (self.author.node, self.author.epoch)
+        calling.doubt || !self.author.made(calling.request.effect)
     }
 
     pub(super) fn succeeded(

@@ -122,10 +122,9 @@ impl Machine<'_> {
             && !self.is_own(request)
     }
 
-    /// Whether this author made a call, in this term.
+    /// Whether this author made a call, in this term or in one that it went on from as if it were the same.
     fn is_own(&self, request: &Request) -> bool {
-        let point = request.effect.point;
-        (point.author, point.epoch) == (self.author.node, self.author.epoch)
+        self.author.made(request.effect)
     }
 }
 

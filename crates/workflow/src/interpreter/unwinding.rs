@@ -112,9 +112,11 @@ impl Machine<'_> {
             }
             Activity::Calling(calling) => {
                 let entry = (!calling.request.readonly).then(|| self.uncertain(branch, frames));
-                if !entry.as_ref().is_some_and(|entry| self.is_for_a_person(entry)) {
-                    self.commands.push(Command::Abandon(calling.ticket));
-                }
+                let is_for_a_person = entry.as_ref().is_some_and(|it| self.is_for_a_person(it));
+                self.commands.push(match is_for_a_person {
+                    true => Command::Unwanted(calling.ticket),
+                    false => Command::Abandon(calling.ticket),
+                });
                 entries.extend(entry);
             }
             Activity::Asking(alarm, _) => {

@@ -274,7 +274,10 @@ impl Machine<'_> {
         self.ready.clear();
         let execution = &*self.execution;
         self.commands.retain(|command| match command {
-            Command::Abandon(_) | Command::CancelTimer(_) | Command::Unsubscribe(_) => true,
+            Command::Abandon(_)
+            | Command::Unwanted(_)
+            | Command::CancelTimer(_)
+            | Command::Unsubscribe(_) => true,
             Command::Evaluate { ticket, .. } => execution.keeps_result(*ticket),
             _ => false,
         });

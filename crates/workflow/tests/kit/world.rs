@@ -72,7 +72,7 @@ pub struct World {
     answered: BTreeMap<String, Value>,
 }
 
-pub const AUTHOR: Author = Author { node: NodeId(1), epoch: Epoch(1) };
+pub const AUTHOR: Author = Author::new(NodeId(1), Epoch(1));
 
 impl World {
     pub fn start(program: &Arc<Program>, input: Value, seed: u64) -> Self {
@@ -168,7 +168,7 @@ impl World {
                 | Command::CancelTimer(ticket)
                 | Command::Unsubscribe(ticket) => drop(self.open.remove(&ticket)),
                 Command::CancelChild(child) => drop(self.children.insert(child, "cancelled")),
-                Command::ReleaseChild(_) => {}
+                Command::Unwanted(_) | Command::ReleaseChild(_) => {}
                 Command::Yield => self.yields += 1,
                 Command::End(outcome) => self.ended = Some(outcome),
             }
@@ -411,7 +411,7 @@ impl World {
     /// Another node goes on from here, and the author of what is open may do so too.
     pub fn go_on_as(&mut self, node: u64) {
         self.open.clear();
-        self.author = Author { node: NodeId(node), epoch: Epoch(self.author.epoch.0 + 1) };
+        self.author = Author::new(NodeId(node), Epoch(self.author.epoch.0 + 1));
         self.yields = 0;
         self.happen(Event::TakenOver { never_left: BTreeSet::new() });
     }

@@ -11,7 +11,7 @@ use super::super::running::touches_parking;
 use super::super::{Engine, Step, Work};
 use super::turn::{Letter, Turn};
 use super::wire::{Passing, Written, value_of};
-use super::{Alarm, Custody, HeldBack, Holding, Said, StateBytes, Untold, Word};
+use super::{Alarm, Custody, HeldBack, Holding, Said, StateBytes, Untold, Word, not_sent};
 use crate::record::Custodial;
 use crate::{Action, Condition, Position, RecordKind, Report};
 
@@ -113,8 +113,8 @@ impl Engine {
     /// Who this node is for an execution, if it may advance it now.
     fn author_of(&mut self, id: ExecutionId) -> Option<Author> {
         let node = self.options.node;
-        let epoch = self.holding(id)?.replica.leads()?;
-        Some(Author { node, epoch })
+        let (since, epoch) = self.holding(id)?.replica.leads_since()?;
+        Some(Author { node, epoch, since })
     }
 
     pub(super) fn tell_replica(
@@ -239,6 +239,7 @@ impl Engine {
             holding.late.clear();
             holding.in_flight.clear();
         }
+        self.roster.known(id).unclaimed = None;
     }
 
     /// Records what a step did to an execution in custody, and lets follow what follows.
@@ -281,6 +282,7 @@ impl Engine {
             self.conclude(step, id, position, (happenings, parking), commands);
             if advanced && parking {
                 self.settle_what_never_left(id);
+                self.claim_answers(id);
             }
         }
         self.release(step, id);
@@ -338,6 +340,7 @@ impl Engine {
         let Some(holding) = self.holding(id) else { return commands };
         let number = holding.replica.head().lineage.number();
         let mut at_once = Vec::with_capacity(commands.len());
+        let mut unwanted = Vec::new();
         for command in commands {
             match &command {
                 Command::Call { request, .. } if !request.readonly => {
@@ -352,10 +355,17 @@ impl Engine {
                     holding.held.retain(|back| back.ticket() != Some(*ticket));
                     at_once.push(command);
                 }
+                // What has left is answered all the same, and of what has not it is known that it never did.
+                Command::Unwanted(ticket) => unwanted.push(*ticket),
                 // The end counts when it is decided on.
                 Command::End(_) => {}
                 _ => at_once.push(command),
             }
+        }
+        unwanted.retain(|ticket| holding.take_back(*ticket));
+        let entry = self.roster.known(id);
+        for ticket in unwanted {
+            entry.keep_answer(ticket, not_sent());
         }
         at_once
     }

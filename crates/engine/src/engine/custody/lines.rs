@@ -141,7 +141,7 @@ impl Engine {
         let (input, salt) = (execution.input(), *execution.salt());
         let depth = entry.parent.as_deref().map_or(0, |parent| parent.depth);
         let start = Start { id, input, salt, keep_plan: true, shared: true, depth };
-        let author = Author { node: point.author, epoch: point.epoch };
+        let author = Author::new(point.author, point.epoch);
         let began = execution.started_at();
         Execution::start(&entry.defined.program, start, author, began).1.happenings
     }
@@ -162,6 +162,7 @@ impl Engine {
         }
         let entry = self.roster.known(id);
         let execution: Execution = minicbor::decode(state).expect("it was just written");
+        let unclaimed = entry.unclaimed.take();
         let (address, in_flight, late) = match &mut entry.custody {
             Some(Custody::Replica(holding)) => {
                 let in_flight = std::mem::take(&mut holding.in_flight);
@@ -188,6 +189,7 @@ impl Engine {
             parked: !execution.parked().is_empty(),
             weight: state.len(),
             custody: Some(Custody::Remnant(custody)),
+            unclaimed,
             ..Entry::new(
                 std::sync::Arc::clone(&entry.defined),
                 entry.input,
@@ -297,14 +299,14 @@ impl Engine {
     /// Who advances a remnant.
     pub(in crate::engine) const fn remnant_author(&self) -> Author {
         let epoch = Epoch(REMNANT_TERMS + self.author.epoch.0);
-        Author { node: self.author.node, epoch }
+        Author::new(self.author.node, epoch)
     }
 
     /// Who advances an execution that this node holds alone.
     pub(in crate::engine) fn author_alone(&mut self, id: ExecutionId) -> Author {
-        let Author { node, epoch } = self.author;
+        let Author { node, epoch, .. } = self.author;
         match self.roster.known(id).execution().is_shared() {
-            true => Author { node, epoch: Epoch(ALONE_TERMS + epoch.0) },
+            true => Author::new(node, Epoch(ALONE_TERMS + epoch.0)),
             false => self.author,
         }
     }

@@ -155,11 +155,15 @@ impl HeldBack {
     }
 }
 
-/// What a lost line is told of a call that never left: it did not happen.
+/// What is told of a call that never left: it did not happen.
 fn never_left(ticket: Ticket) -> Event {
-    let detail = "the call was held back until its line was lost";
+    Event::Answered { ticket, answer: not_sent() }
+}
+
+fn not_sent() -> Answer {
+    let detail = "the call was held back until it was not wanted any more";
     let fault = Fault::new(FaultKind::Communication, "Not sent", detail).with_status(412);
-    Event::Answered { ticket, answer: Answer::Failed(fault) }
+    Answer::Failed(fault)
 }
 
 /// What a custody waits for.
@@ -253,6 +257,13 @@ impl Holding {
             Phase::Paused if reaches => Phase::Leading,
             phase => phase,
         }
+    }
+
+    /// Takes a call back that waits here until it may leave; says whether it did.
+    pub(super) fn take_back(&mut self, call: Ticket) -> bool {
+        let before = self.held.len();
+        self.held.retain(|held| held.ticket() != Some(call));
+        self.held.len() < before
     }
 
     /// Whether a call waits here until it may leave.
