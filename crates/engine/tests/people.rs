@@ -286,3 +286,28 @@ fn calls_that_were_held_back_and_are_not_wanted_any_more_never_leave_and_nobody_
     assert_eq!(condition(&mut cluster, 3), Condition::Compensated);
     assert_eq!(parked(&mut cluster, 3), 0);
 }
+
+/// The primary is cut off with its next call held back, and dies. Whoever goes on makes that call; the old primary
+/// knows in its next life that it never made it, for nobody who goes on has heard of its intent.
+#[test]
+fn what_a_primary_held_back_that_was_cut_off_and_killed_never_was() {
+    for provider in [Provider::Keyless, Provider::Keyed] {
+        let program = program_of("flow", &[("a", Provider::Keyed), ("b", provider)]);
+        let mut cluster = Cluster::new(3, &program);
+        cluster.start(&program, id(1), Survival::new(Strategy::Passive, 3));
+        cluster.run(SECOND);
+        let first = cluster.call_of(3);
+        cluster.cut(3, &[1, 2]);
+        cluster.answer(3, first);
+        cluster.run(Duration::from_millis(100));
+        assert_eq!(cluster.open(3), [""; 0], "it is held back");
+        cluster.kill(3);
+        let by_others = cluster.run_answering(10 * SECOND);
+        assert_eq!(names(&by_others), [(2, "a"), (2, "b")]);
+        cluster.revive(3);
+        cluster.heal();
+        assert_eq!(cluster.run_answering(20 * SECOND), [], "{provider:?}");
+        assert_eq!(parked(&mut cluster, 3), 0, "{provider:?}");
+        assert_eq!(condition(&mut cluster, 3), Condition::Completed);
+    }
+}

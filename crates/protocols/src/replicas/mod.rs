@@ -406,7 +406,7 @@ impl Replica {
     }
 
     /// Whether calls and acknowledgements wait for each other. Who runs alone waits for nobody.
-    fn acknowledges(&self) -> bool {
+    pub fn acknowledges(&self) -> bool {
         self.setup.acknowledge && self.is_elected_mode()
     }
 

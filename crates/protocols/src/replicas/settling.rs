@@ -119,31 +119,31 @@ impl Replica {
         }
     }
 
-    /// What may be undone on a lost line now: of the same state each by itself, and nothing older than
-    /// what has to wait, on this line or on another one that went on from there.
+    /// What may be undone on a lost line now: nothing from whose result something started that has to wait,
+    /// on this line or on another one that went on from there. What was begun while it was under way, in
+    /// another branch, did not start from it.
     fn ready_on(&self, line: Epoch, remnant: &Remnant, last: &[LastOwed<'_>]) -> Vec<EffectId> {
         let open = remnant.records.iter().filter(|(_, record)| record.verdict.is_none());
         let mut open: Vec<(u64, &EffectId, &Record)> =
             open.map(|(effect, record)| (self.place(remnant, record), effect, record)).collect();
         open.sort_by_key(|(place, _, _)| Reverse(*place));
-        let (mut ready, mut waits_at) = (Vec::new(), None);
+        let (mut ready, mut newest_waiting) = (Vec::new(), None);
         for (place, effect, record) in open {
-            if waits_at.is_some_and(|waits_at| place < waits_at) {
-                break;
-            }
+            // Whoever carries the orders out keeps to their order.
             if self.wishes.ordered.contains(effect) {
                 continue;
             }
             let key = record.deduplicated.then_some(record.key);
             let state = remnant.lineage.at(record.intended);
-            let waits = last
+            let started = record.committed.is_some_and(|taken| Some(taken) <= newest_waiting);
+            let went_on = last
                 .iter()
                 .filter(|other| other.line != line)
                 .any(|other| state.is_some_and(|state| other.came_after(&state, key)));
-            if !waits && self.may_order(line, effect, record) {
+            if !started && !went_on && self.may_order(line, effect, record) {
                 ready.push(*effect);
             } else {
-                waits_at = Some(place);
+                newest_waiting = newest_waiting.max(Some(place));
             }
         }
         ready

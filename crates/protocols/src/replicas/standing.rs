@@ -372,6 +372,19 @@ impl Standing {
         };
         is_known && records.all(|(_, record)| undecided(record))
     }
+
+    /// Whether the line held does not have the state in which an effect was intended, of this replica, wherever
+    /// it was.
+    pub fn is_off_the_line(&self, effect: &EffectId) -> bool {
+        let mut records = self.all_records().filter(|(id, _)| *id == effect).peekable();
+        let is_known = records.peek().is_some();
+        let Point { author, epoch, .. } = effect.point;
+        let line = &self.head.lineage;
+        is_known
+            && records.all(|(_, record)| {
+                !line.contains(&Point { author, epoch, number: record.intended })
+            })
+    }
 }
 
 impl Record {

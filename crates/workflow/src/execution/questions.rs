@@ -7,7 +7,7 @@ use outlast_lineage::{BranchId, Digest, EffectId, EffectState, ExecutionId, Ledg
 
 use super::plan::PlanEntry;
 use super::surroundings::Surroundings;
-use super::{Activity, Branch, Datum, Departure, Execution, Frame, Outgoing, Stage};
+use super::{Activity, Branch, Calling, Datum, Departure, Execution, Frame, Outgoing, Stage};
 use crate::interpreter::{effect_of, effect_under_way};
 use crate::{Outcome, TaskId, Ticket};
 
@@ -183,9 +183,22 @@ impl Execution {
         parked.map(|calling| calling.ticket)
     }
 
+    /// The calls that do something and were asked for once, as far as no answer has come: those under way, those
+    /// that wait for a person, and those that are not wanted any more. Whether they left is not known here.
+    pub fn unheard_calls(&self) -> Vec<(Ticket, EffectId)> {
+        let tops = self.branches.values().filter_map(Branch::top);
+        let mut calls: Vec<&Calling> =
+            tops.filter_map(|frame| frame.activity.unanswered()).collect();
+        self.plans.values().for_each(|plan| list_calls(plan.entries(), &mut calls));
+        calls.retain(|it| !it.doubt && !it.request.readonly && !it.request.undo);
+        calls.into_iter().map(|calling| (calling.ticket, calling.request.effect)).collect()
+    }
+
     /// Whether a call is not wanted any more, and is asked about when the turn comes to undo it.
     pub fn is_asked_about_later(&self, call: Ticket) -> bool {
-        self.plans.values().any(|plan| has_call(plan.entries(), call))
+        let mut calls = Vec::new();
+        self.plans.values().for_each(|plan| list_calls(plan.entries(), &mut calls));
+        calls.into_iter().any(|calling| calling.ticket == call)
     }
 
     /// How far undoing what this line did has come; nothing before it was first asked for, or after
@@ -334,16 +347,17 @@ fn parked_in(branch: &Branch) -> Option<Parked> {
     })
 }
 
-/// Whether a call that may have happened is among plan entries.
-fn has_call(entries: &[PlanEntry], call: Ticket) -> bool {
-    entries.iter().any(|entry| match entry {
-        PlanEntry::Parallel(lists) => lists.iter().any(|list| has_call(list, call)),
-        PlanEntry::Uncertain(frames) => {
-            let calling = frames.last().and_then(|frame| frame.activity.unanswered());
-            calling.is_some_and(|calling| calling.ticket == call)
+/// The calls among plan entries that may have happened.
+fn list_calls<'plan>(entries: &'plan [PlanEntry], calls: &mut Vec<&'plan Calling>) {
+    for entry in entries {
+        match entry {
+            PlanEntry::Parallel(lists) => lists.iter().for_each(|list| list_calls(list, calls)),
+            PlanEntry::Uncertain(frames) => {
+                calls.extend(frames.last().and_then(|frame| frame.activity.unanswered()));
+            }
+            _ => {}
         }
-        _ => false,
-    })
+    }
 }
 
 /// The effects and children of plan entries, oldest first.

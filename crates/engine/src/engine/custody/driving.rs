@@ -364,7 +364,8 @@ impl Engine {
         }
         unwanted.retain(|ticket| holding.take_back(*ticket));
         let entry = self.roster.known(id);
-        for ticket in unwanted {
+        let once = if unwanted.is_empty() { Vec::new() } else { entry.execution().unheard_calls() };
+        for (ticket, _) in once.into_iter().filter(|(ticket, _)| unwanted.contains(ticket)) {
             entry.keep_answer(ticket, not_sent());
         }
         at_once

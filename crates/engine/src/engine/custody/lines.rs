@@ -232,6 +232,25 @@ impl Engine {
         pivots
     }
 
+    /// Calls of this node that are not answered on a line that was lost, and never left: where
+    /// acknowledgements count none leaves before a majority has its intent, and whoever goes on then has it,
+    /// too. So this is known in every life.
+    fn unknown_to_a_majority(&self, of: ExecutionId, line: ExecutionId) -> Vec<(Ticket, EffectId)> {
+        let (Some(held), Some(line)) = (self.roster.get(of), self.roster.get(line)) else {
+            return Vec::new();
+        };
+        let Some(Custody::Replica(holding)) = &held.custody else { return Vec::new() };
+        if !holding.replica.acknowledges() {
+            return Vec::new();
+        }
+        let mut calls = line.execution().unheard_calls();
+        let standing = holding.replica.standing();
+        calls.retain(|(_, effect)| {
+            effect.point.author == self.options.node && standing.is_off_the_line(effect)
+        });
+        calls
+    }
+
     /// The id of the entry of a lost line.
     pub(in crate::engine) fn remnant_id(&self, id: ExecutionId, line: Epoch) -> ExecutionId {
         derived("remnant", id, self.options.node.0, line, Epoch(0))
@@ -251,7 +270,10 @@ impl Engine {
                 return Err(false);
             }
             let of = remnant.of;
-            for (ticket, _) in self.held_back_pivots(of, id) {
+            let pivots = self.held_back_pivots(of, id);
+            let unknown = self.unknown_to_a_majority(of, id);
+            let calls = pivots.into_iter().chain(unknown).map(|(ticket, _)| ticket);
+            for ticket in calls.collect::<BTreeSet<_>>() {
                 let event = never_left(ticket);
                 self.queue(id, |execution| Work::Advance { execution, event });
             }

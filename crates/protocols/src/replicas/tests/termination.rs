@@ -181,6 +181,23 @@ fn an_older_effect_waits_for_a_newer_one_that_is_not_allowed_yet() {
     }
 }
 
+/// What was begun while it was under way, in another branch, did not use the state that it produced.
+#[test]
+fn an_effect_does_not_wait_for_what_was_begun_while_it_was_under_way() {
+    let mut loser = begun(setup(3, 3, 1));
+    let (slow, quick) = (effect(3, 1, 1), effect(3, 1, 2));
+    advance(&mut loser, 0, vec![intended(slow, "a", false)]);
+    advance(&mut loser, 0, vec![intended(quick, "b", false)]);
+    advance(&mut loser, 1, vec![done(slow)]);
+    advance(&mut loser, 2, vec![done(quick)]);
+    receive(&mut loser, 2, state(9, head(&[(2, 9, 5)], 5)));
+    decide(&mut loser, 0, line(&[(2, 9, 5)]));
+    let allow = || Message::Allow { effects: vec![slow] };
+    receive(&mut loser, 1, allow());
+    let order = Output::Undo { line: Epoch(1), effects: vec![slow] };
+    assert_eq!(receive(&mut loser, 2, allow()), [order]);
+}
+
 /// 4: "The last two termination phases require all replicas to be operational. However, this is not critical
 /// as this phase is completely decoupled from the workflow client application." Here of the second; of the
 /// third in `crates/engine/tests/ending.rs`.
