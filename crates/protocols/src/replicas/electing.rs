@@ -109,6 +109,24 @@ impl Replica {
         out.timer(Timer::ElectionOver, self.election_wait());
     }
 
+    /// Somebody can be reached who could not: that elections failed before says nothing about the next one.
+    /// Says whether any did.
+    pub(super) fn take_heart(&mut self, out: &Outputs) -> bool {
+        self.yields_until = out.now;
+        std::mem::take(&mut self.failures) > 0
+    }
+
+    /// Asks somebody for its vote who could not be reached when all others were.
+    pub(super) fn ask_who_was_found(&mut self, out: &mut Outputs, peer: NodeId) {
+        let Role::Candidate(candidacy) = &self.role else { return };
+        let message =
+            Message::RequestVote { term: candidacy.term, head: self.standing.head.clone() };
+        out.send(peer, message);
+        if self.take_heart(out) {
+            out.timer(Timer::ElectionOver, self.election_wait());
+        }
+    }
+
     pub(super) fn retry_election(&mut self, out: &mut Outputs) {
         if self.role == (Role::Backup { leader: None }) {
             self.stand(out);

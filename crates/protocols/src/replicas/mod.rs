@@ -333,7 +333,11 @@ impl Replica {
                 self.tell_lead(out, peer);
                 self.expect_answers(out);
             }
-            Role::Backup { leader: None } => self.stand(out),
+            Role::Backup { leader: None } => {
+                self.take_heart(out);
+                self.stand(out);
+            }
+            Role::Candidate(_) => self.ask_who_was_found(out, peer),
             Role::Settling => {
                 self.wishes.stir();
                 self.send_again(out);

@@ -270,3 +270,42 @@ fn who_is_elected_by_nobody_for_long_is_not_between_primaries_though_enough_can_
     }
     assert!(candidate.seeks_votes() && !candidate.is_between_primaries(), "two are too few");
 }
+
+/// A replica that asked for votes in vain, ever more patiently, because too few could be reached.
+fn disheartened() -> Replica {
+    let mut replica = begun(setup(3, 5, 3));
+    for other in [5, 4, 2, 1] {
+        lose(&mut replica, other);
+    }
+    for _ in 0..5 {
+        fire(&mut replica, Timer::ElectionOver);
+        fire(&mut replica, Timer::RetryElection);
+    }
+    replica
+}
+
+#[test]
+fn whoever_finds_others_again_is_as_quick_as_ever() {
+    let wait = setup(3, 5, 3).election_wait;
+    let mut waiting = disheartened();
+    fire(&mut waiting, Timer::ElectionOver);
+    let outputs = waiting.step(NOW, Input::PeerFound(NodeId(2)));
+    assert!(matches!(said_to(&outputs, 2)[..], [Message::RequestVote { .. }]));
+    assert_eq!(timer_at(&outputs, Timer::ElectionOver), Some(wait));
+}
+
+#[test]
+fn whoever_is_found_while_votes_are_asked_for_is_asked_too() {
+    let wait = setup(3, 5, 3).election_wait;
+    let mut candidate = disheartened();
+    let outputs = candidate.step(NOW, Input::PeerFound(NodeId(2)));
+    assert!(matches!(said_to(&outputs, 2)[..], [Message::RequestVote { .. }]));
+    assert_eq!(timer_at(&outputs, Timer::ElectionOver), Some(wait));
+    let outputs = candidate.step(NOW, Input::PeerFound(NodeId(1)));
+    assert!(matches!(said_to(&outputs, 1)[..], [Message::RequestVote { .. }]));
+    assert_eq!(
+        timer_at(&outputs, Timer::ElectionOver),
+        None,
+        "whoever comes and goes delays nothing"
+    );
+}
