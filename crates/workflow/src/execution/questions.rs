@@ -196,6 +196,10 @@ impl Execution {
 
     /// Whether a call is not wanted any more, and is asked about when the turn comes to undo it.
     pub fn is_asked_about_later(&self, call: Ticket) -> bool {
+        // Nearly all answers are waited for, and plans are long.
+        if self.branches.get(&call.branch).is_some_and(|branch| waits_for(branch, call)) {
+            return false;
+        }
         let mut calls = Vec::new();
         self.plans.values().for_each(|plan| list_calls(plan.entries(), &mut calls));
         calls.into_iter().any(|calling| calling.ticket == call)
@@ -344,6 +348,13 @@ fn parked_in(branch: &Branch) -> Option<Parked> {
         task: frame.task,
         reason: reason.clone(),
         undo: matches!(**resume, Activity::Undoing(_)) || branch.undo().is_some(),
+    })
+}
+
+fn waits_for(branch: &Branch, answer: Ticket) -> bool {
+    branch.top().is_some_and(|frame| match &frame.activity {
+        Activity::Publishing { ticket, .. } => *ticket == answer,
+        activity => activity.unanswered().is_some_and(|calling| calling.ticket == answer),
     })
 }
 
