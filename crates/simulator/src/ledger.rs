@@ -27,7 +27,7 @@ pub struct Act {
     pub readonly: bool,
     /// The act it undoes, if that is known.
     pub undoes: Option<usize>,
-    /// The act that undid it.
+    /// The act that undid it: of an undo that makes several calls, the last one so far.
     pub undone_by: Option<usize>,
     /// Whether the answer reached the one who asked and was written down. If not, it will be asked
     /// for again, which a service without a memory for keys cannot tell from a new act.
@@ -68,6 +68,8 @@ pub struct Ledger {
     asked_again: BTreeSet<ExecutionId>,
     /// Nodes that lost their disks.
     orphaned: BTreeSet<NodeId>,
+    /// What undid an act, by its place, in order: all that an undo calls is part of it.
+    undos: BTreeMap<usize, Vec<usize>>,
     /// How often a key was acted on.
     counts: BTreeMap<(OperationKey, ExecutionId), u32>,
     /// How many undos there were of which nobody can tell what they undid.
@@ -120,6 +122,11 @@ impl Ledger {
     /// An act by its place.
     pub fn act(&self, place: usize) -> &Act {
         &self.acts[place]
+    }
+
+    /// What undid an act first.
+    pub fn first_undo(&self, place: usize) -> Option<usize> {
+        self.undos.get(&place)?.first().copied()
     }
 
     /// Whether the key of an act was acted on before.
@@ -231,13 +238,22 @@ impl Ledger {
             return None;
         };
         self.acts[undo].undoes = Some(undone);
-        let before = self.acts[undone].undone_by.replace(undo)?;
-        let (first, second) = (&self.acts[before], &self.acts[undo]);
+        self.acts[undone].undone_by = Some(undo);
+        self.undos.entry(undone).or_default().push(undo);
+        self.is_undone_twice(undone, undo).then(|| {
+            let operation = self.operation(self.acts[undone].operation);
+            format!("{operation} of {execution} was undone twice")
+        })
+    }
+
+    /// Whether what undoes an act has been done to it before.
+    fn is_undone_twice(&self, undone: usize, undo: usize) -> bool {
+        let second = &self.acts[undo];
+        let before = self.undos[&undone].iter().filter(|place| **place != undo);
+        let same = |first: &&Act| first.operation == second.operation;
         // Asking again with the same key is all that can be done when the answer was lost.
-        if first.key == second.key && !first.is_certain {
-            return None;
-        }
-        let operation = self.operation(self.acts[undone].operation);
-        Some(format!("{operation} of {execution} was undone twice"))
+        let may_ask_again = |first: &Act| first.key == second.key && !first.is_certain;
+        let first = before.map(|place| &self.acts[*place]).filter(same).last();
+        first.is_some_and(|first| !may_ask_again(first))
     }
 }

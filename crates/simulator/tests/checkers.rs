@@ -263,6 +263,26 @@ fn something_undone_twice_is_noticed_at_once() {
     assert!(finding.unwrap().contains("was undone twice"));
 }
 
+/// All that an undo calls is part of it, with the receipt of what it undoes or without.
+#[test]
+fn an_undo_of_several_calls_undoes_once_unless_one_of_them_is_made_twice() {
+    let (_, mut world) = at_rest();
+    let booked = request("ok/a1", 1, false, None);
+    let (receipt, _) = visit(&mut world, 1, &booked);
+    let of_it = |path, number, receipt| Request {
+        undoes: Some(booked.key),
+        ..request(path, number, true, receipt)
+    };
+    for (number, path, receipt) in
+        [(2, "ok/tell", None), (3, "undo/work", Some(&*receipt)), (4, "ok/file", None)]
+    {
+        let (_, finding) = visit(&mut world, number, &of_it(path, number, receipt));
+        assert_eq!(finding, None, "{path}");
+    }
+    let (_, finding) = visit(&mut world, 5, &of_it("ok/tell", 5, None));
+    assert!(finding.unwrap().contains("was undone twice"));
+}
+
 #[test]
 fn undoing_in_the_wrong_order_is_noticed() {
     let (_, mut world) = at_rest();

@@ -291,6 +291,43 @@ fn a_flow_that_services_break_off_or_lead_elsewhere_has_done_nothing_wrong() {
     }
 }
 
+/// Two activities, each undone by two calls, and then nothing goes on.
+const UNDONE_BY_TWO_CALLS: &str = "
+document:
+  { dsl: '1.0.3', namespace: demo, name: two, version: '1.0.0', metadata: { outlast: { onFault: compensate } } }
+use:
+  functions:
+    tell: { call: http, with: { method: post, endpoint: 'http://world.example/ok/tell' } }
+    free: { call: http, with: { method: post, endpoint: 'http://world.example/undo/work', body: '${ . }' } }
+do:
+  - book:
+      call: http
+      with: { method: post, endpoint: 'http://world.example/ok/book' }
+      metadata: &undone
+        outlast:
+          class: compensatable
+          compensation:
+            capture: '${ { receipt: .receipt } }'
+            do: [ { tell: { call: tell, output: { as: '${ $input }' } } }, { free: { call: free } } ]
+  - order:
+      call: http
+      with: { method: post, endpoint: 'http://world.example/ok/order' }
+      metadata: *undone
+  - no: { raise: { error: { type: 'https://world.example/no', status: 500 } } }
+";
+
+#[test]
+fn an_undo_may_make_several_calls() {
+    let program = openworkflow::compile(UNDONE_BY_TWO_CALLS).unwrap();
+    let flow = Workload::new(program, UNDONE_BY_TWO_CALLS, value::object([]));
+    let mut swarm = Swarm::new(Wanted::default(), vec![flow]);
+    assert_eq!(swarm.try_flows(), Ok(()));
+    for seed in 0..60 {
+        let verdict = swarm.run(&swarm.scenario(seed));
+        assert_eq!((verdict.finding, verdict.unpaired), (None, 0), "seed {seed}");
+    }
+}
+
 /// Whoever looks for the cause has nothing else to go by.
 #[test]
 fn what_occurred_before_a_panic_is_kept() {

@@ -265,17 +265,24 @@ pub fn a_pivot_runs_in_one_line(calm: &Expectation, world: &World) -> Finding {
 pub fn undos_come_in_reverse_order(world: &World) -> Finding {
     let ledger = &world.services.ledger;
     for id in ledger.executions() {
-        let undone: Vec<(&Act, usize)> =
-            ledger.of(id).filter_map(|act| act.undone_by.map(|undo| (act, undo))).collect();
-        for (earlier, undo_of_earlier) in &undone {
-            let undo = ledger.act(*undo_of_earlier);
-            let too_late = undone.iter().find(|(later, undo_of_later)| {
+        // With when its undo began and when it was over: an undo may make several calls.
+        let undone: Vec<(&Act, usize, usize)> = ledger
+            .of(id)
+            .filter_map(|act| {
+                let last = act.undone_by?;
+                let place = ledger.act(last).undoes?;
+                Some((act, ledger.first_undo(place)?, last))
+            })
+            .collect();
+        for (earlier, beginning, _) in &undone {
+            let undo = ledger.act(*beginning);
+            let too_late = undone.iter().find(|(later, _, end)| {
                 is_later_on_its_line(earlier, later)
                     && later.time < undo.time
-                    && undo_of_earlier < undo_of_later
+                    && beginning < end
                     && undo.line.as_ref().is_none_or(|line| counts_on(world, line, later))
             });
-            if let Some((later, _)) = too_late {
+            if let Some((later, ..)) = too_late {
                 let (first, second) = (name(world, earlier), name(world, later));
                 return Err(format!(
                     "{first} of {id} was undone before {second}, which came later"

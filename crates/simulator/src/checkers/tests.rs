@@ -140,6 +140,21 @@ fn what_is_left_of_a_lost_line_waits_for_all_that_came_later_on_it() {
     assert!(is_noticed(Told::new(false).undone_in_order_of_doing(None)));
 }
 
+/// An undo is over when the last of its calls is made, and begins with the first.
+#[test]
+fn an_undo_of_several_calls_waits_for_the_whole_undo_of_what_came_later() {
+    let undone = |calls: [(&str, u64); 4]| {
+        let mut told = Told::new(true);
+        for (number, (path, undoes)) in (3..).zip(calls) {
+            told.visit(&request(path, number, Some(undoes)), MadeOn::default());
+        }
+        undos_come_in_reverse_order(&told.world)
+    };
+    let (tell, free) = ("ok/tell", "undo/work");
+    assert_eq!(undone([(tell, 2), (free, 2), (tell, 1), (free, 1)]), Ok(()));
+    assert!(is_noticed(undone([(tell, 2), (tell, 1), (free, 2), (free, 1)])));
+}
+
 /// Who goes on makes a call anew whose provider knows no keys, unless its answer was taken up.
 #[test]
 fn without_keys_what_a_line_took_up_is_what_it_waits_for() {
