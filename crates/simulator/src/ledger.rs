@@ -36,7 +36,8 @@ pub struct Act {
     pub is_settled: bool,
     /// Whether the node that asked for it lost its disk, so that perhaps nobody knows of it.
     pub is_orphan: bool,
-    /// The states of lines that several nodes hold in which it was asked for.
+    /// The states of lines that several nodes hold in which it was asked for, unless the flow says that
+    /// its provider knows no keys.
     pub intended: Vec<Point>,
     /// The state of such a line that took its answer up.
     pub taken_up: Option<Point>,

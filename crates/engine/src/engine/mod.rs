@@ -463,10 +463,12 @@ impl Engine {
         self.replica_at(address).map(|replica| &replica.head().lineage)
     }
 
-    /// The state of that line in which an effect was intended.
+    /// The state of that line in which an effect was intended, if whoever goes on from it asks for the
+    /// same: not of a call whose provider is said to know no keys, which is made anew.
     pub fn intent_at(&self, address: ExecutionId, effect: EffectId) -> Option<Point> {
         let standing = self.replica_at(address)?.standing();
-        standing.head.lineage.at(standing.records.get(&effect)?.intended)
+        let record = standing.records.get(&effect).filter(|record| record.deduplicated)?;
+        standing.head.lineage.at(record.intended)
     }
 
     fn replica_at(&self, address: ExecutionId) -> Option<&replicas::Replica> {

@@ -302,7 +302,7 @@ fn is_later_on_its_line(earlier: &Act, later: &Act) -> bool {
 }
 
 /// Whether an act is one of a line: it took up the answer, or asked for it at a service that acts once
-/// for each key.
+/// for each key, as the flow says, too.
 fn counts_on(world: &World, line: &Lineage, act: &Act) -> bool {
     let taken_up = act.taken_up.is_some_and(|state| line.contains(&state));
     let asked = act.intended.iter().any(|state| line.contains(state));
