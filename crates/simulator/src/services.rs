@@ -3,9 +3,10 @@
 //!
 //! An operation is `http://HOST/WORD/NAME`, or a service type called `WORD NAME`, and the word says
 //! how it goes: `fail` definitely fails, `flaky` definitely fails twice and then works, anything
-//! else works. What was done is answered with a `receipt`, which names the act; an undo that carries
-//! the receipt is known to undo that act. One without a receipt undoes the latest act of its name:
-//! the same path with another method, or the name behind `undo`.
+//! else works. Twice is by keys: a failure that is asked for again, because nobody knows the answer
+//! any more, is the same failure. What was done is answered with a `receipt`, which names the act; an
+//! undo that carries the receipt is known to undo that act. One without a receipt undoes the latest act
+//! of its name: the same path with another method, or the name behind `undo`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,9 +17,6 @@ use outlast_workflow::{Answer, Fault, FaultKind, Request, Target};
 
 use crate::ledger::{Act, Ledger};
 
-/// What the path of an operation begins with that is never done.
-const REFUSES: &str = "fail";
-
 /// How often a `flaky` operation fails before it works.
 const FLAKY_FAILURES: usize = 2;
 
@@ -27,6 +25,15 @@ const FLAKY_FAILURES: usize = 2;
 enum Key {
     Derived(OperationKey),
     Own(String),
+}
+
+/// How an operation is not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Failure {
+    /// It was never done with this key, and will not be.
+    Refusal,
+    /// That says nothing of what was asked before.
+    Outage,
 }
 
 /// What is known of a key.
@@ -64,7 +71,8 @@ pub struct Services {
     /// How often someone asked for something.
     pub visits: u64,
     keys: BTreeMap<Key, Known>,
-    failures: BTreeMap<(ExecutionId, u32), usize>,
+    /// The keys with which `flaky` operations failed.
+    failures: BTreeMap<(ExecutionId, u32), Vec<OperationKey>>,
     /// Calls that have not reached their services yet, by what they are to do.
     under_way: BTreeMap<(ExecutionId, EffectId), usize>,
 }
@@ -155,10 +163,13 @@ impl Services {
         known: &Known,
     ) -> Visited {
         let operation = known.operation;
-        if fails || self.fails(execution, operation, &request.target) {
-            // Whoever always refuses has never done it; an outage says nothing of what was asked before.
-            let refuses = !fails && word_of(&request.target) == REFUSES;
-            let (status, does) = if refuses { (422, "refuses") } else { (503, "is out of order") };
+        let failure =
+            if fails { Some(Failure::Outage) } else { self.failure(execution, request, known) };
+        if let Some(failure) = failure {
+            let (status, does) = match failure {
+                Failure::Refusal => (422, "refuses"),
+                Failure::Outage => (503, "is out of order"),
+            };
             let detail = format!("{} {does}", self.ledger.operation(operation));
             let fault = Fault::new(FaultKind::Communication, "Service failed", detail);
             let answer = Answer::Failed(fault.with_status(status));
@@ -192,15 +203,25 @@ impl Services {
         Visited { answer: Answer::Succeeded(answer), act: Some(place), repeated: false, finding }
     }
 
-    fn fails(&mut self, execution: ExecutionId, operation: u32, target: &Target) -> bool {
-        match word_of(target) {
-            REFUSES => true,
+    /// How an operation fails that is to fail by its name.
+    fn failure(
+        &mut self,
+        execution: ExecutionId,
+        request: &Request,
+        known: &Known,
+    ) -> Option<Failure> {
+        match word_of(&request.target) {
+            "fail" => Some(Failure::Refusal),
             "flaky" => {
-                let failures = self.failures.entry((execution, operation)).or_default();
-                *failures += 1;
-                *failures <= FLAKY_FAILURES
+                let failed = self.failures.entry((execution, known.operation)).or_default();
+                // An undo has one key until it is done: of these, visits count.
+                if !request.undo && failed.contains(&request.key) {
+                    return Some(Failure::Refusal);
+                }
+                let fails = failed.len() < FLAKY_FAILURES;
+                fails.then(|| failed.push(request.key)).map(|()| Failure::Outage)
             }
-            _ => false,
+            _ => None,
         }
     }
 
