@@ -128,6 +128,34 @@ fn what_a_given_flow_runs_is_given_too_and_recorded_with_it() {
     assert!(text(&again.stdout).contains("POST ok/b"), "{}", text(&again.stdout));
 }
 
+/// What is missing would be drawn, or taken for something that went wrong in the world.
+#[test]
+fn a_recording_that_lacks_something_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.txt");
+    let path = file.to_str().unwrap();
+    let [_, given] = around_inner(folder.path());
+    assert!(simulate(&[&given, "--runs", "1", "--record", path]).status.success());
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let until = |mark: &str| whole[..whole.find(mark).unwrap()].to_owned();
+    let without_seed: String =
+        whole.split_inclusive('\n').filter(|line| !line.starts_with("seed ")).collect();
+    for (written, reason) in [
+        (until("\n---"), "it is cut off"),
+        (until("\n---") + "\n", "its flow, inner, is not in it: it is cut off"),
+        (without_seed, "it has no seed"),
+        (
+            whole.replace("flow inner", "flow outer"),
+            "its flow is outer, and the text that of inner",
+        ),
+    ] {
+        std::fs::write(&file, written).unwrap();
+        let output = simulate(&["--replay", path]);
+        let told = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(reason), "{reason}: {told}");
+    }
+}
+
 #[test]
 fn a_flow_that_never_ends_is_told_before_any_world_is_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -82,6 +82,23 @@ impl Recording {
         }
         text
     }
+
+    /// What it runs: the flow that it holds, or the one of that name that comes with the simulator.
+    pub fn workload(&self) -> Result<Workload, RecordingError> {
+        let named = &self.scenario.flow;
+        match &self.flow {
+            Some(flow) if flow.name == *named => Ok(flow.clone()),
+            Some(flow) => {
+                let held = &flow.name;
+                Err(RecordingError(format!("its flow is {named}, and the text that of {held}")))
+            }
+            None => {
+                let found = Workload::built_in().into_iter().find(|flow| flow.name == *named);
+                let missing = format!("its flow, {named}, is not in it: it is cut off");
+                found.ok_or(RecordingError(missing))
+            }
+        }
+    }
 }
 
 impl FromStr for Recording {
@@ -95,6 +112,9 @@ impl FromStr for Recording {
         let mut lines = head.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         if lines.next() != Some(TITLE) {
             return Err(RecordingError(format!("a recording begins with `{TITLE}`")));
+        }
+        if document.is_none() && !text.ends_with('\n') {
+            return Err(RecordingError("its last line has no end: it is cut off".to_owned()));
         }
         let mut reader = Reader::new();
         for line in lines {
@@ -115,6 +135,7 @@ struct Reader {
     budget: Option<f64>,
     pivots_anywhere: bool,
     input: Value,
+    has_seed: bool,
 }
 
 impl Reader {
@@ -135,6 +156,7 @@ impl Reader {
             budget: None,
             pivots_anywhere: false,
             input: value::object([]),
+            has_seed: false,
         }
     }
 
@@ -149,7 +171,10 @@ impl Reader {
             "budget" => self.budget = Some(parse(value)?),
             "pivots-anywhere" => self.pivots_anywhere = parse(value)?,
             "start-after" => delays.push(Duration::from_micros(parse(value)?)),
-            "seed" => options.seed = parse(value)?,
+            "seed" => {
+                options.seed = parse(value)?;
+                self.has_seed = true;
+            }
             "nodes" => options.nodes = parse(value)?,
             "network" => options.network.latency = parse(value)?,
             "network-lost" => options.network.lost_per_mille = parse(value)?,
@@ -177,6 +202,9 @@ impl Reader {
         if !(1..=64).contains(&nodes) || recording.scenario.delays.is_empty() {
             let why = "a recording has one to 64 nodes, and starts something";
             return Err(RecordingError(why.to_owned()));
+        }
+        if !self.has_seed {
+            return Err(RecordingError("it has no seed".to_owned()));
         }
         let mut survival = Survival::new(self.strategy, self.replicas);
         survival.votes = self.votes.unwrap_or(survival.votes);

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use outlast_simulator::{Recording, Swarm, Verdict, Wanted, Watcher, Workload, World};
+use outlast_simulator::{Recording, Swarm, Verdict, Wanted, Watcher, World};
 
 use super::report::Tally;
 use crate::exit::{Exit, Failure};
@@ -70,13 +70,13 @@ pub(super) fn replay(file: &Path, shown: &Shown, json: bool) -> anyhow::Result<E
     }
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
-    let mut recording: Recording = text.parse().map_err(|error| {
-        Failure::usage(format!("{} is not a recording: {error}", file.display()))
-    })?;
+    let unusable =
+        |error| Failure::usage(format!("{} is not a recording: {error}", file.display()));
+    let mut recording: Recording = text.parse().map_err(unusable)?;
+    let flow = recording.workload().map_err(unusable)?;
     recording.scenario.options.trace = true;
     recording.scenario.options.records_run = !recording.run.is_empty();
-    let flows = recording.flow.take().map_or_else(Workload::built_in, |flow| vec![flow]);
-    let mut swarm = Swarm::new(Wanted::default(), flows);
+    let mut swarm = Swarm::new(Wanted::default(), vec![flow]);
     let began = Instant::now();
     let watcher = (!json).then(|| watcher(shown.clone()));
     let verdict = swarm.run_watched(&recording.scenario, watcher);
