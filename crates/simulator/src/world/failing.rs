@@ -230,7 +230,9 @@ impl World {
     /// A bit of the journal rots, which is noticed when the node comes back.
     fn rot(&mut self, place: usize) {
         self.crash(place, None);
-        self.machines[place].node.disk.rot(&mut self.random);
+        if !self.machines[place].node.disk.rot(&mut self.random) {
+            self.say(Some(place), format_args!("has no record that another follows: nothing rots"));
+        }
     }
 
     /// A node that is down loses its disk, and so is a new one when it comes back.

@@ -155,4 +155,11 @@ mod tests {
             world.run_for(Duration::from_millis(200));
         }
     }
+
+    /// Whoever asked for rot and sees only a crash would take it for rot that did no harm.
+    #[test]
+    fn a_disk_that_has_nothing_to_rot_is_said_to_have_nothing() {
+        let world = after(3_000, &["bit-flip@1+1:2"]);
+        assert!(world.trace.contains("node 2  has no record that another follows: nothing rots"));
+    }
 }
