@@ -193,7 +193,7 @@ fn a_command_line_that_makes_no_sense_is_told_so() {
 /// Whoever asks for a world that cannot be does not get another one that holds.
 #[test]
 fn numbers_that_cannot_be_are_refused() {
-    let wrong: [(&[&str], &str); 22] = [
+    let wrong: [(&[&str], &str); 24] = [
         (&["--runs", "0"], "--runs"),
         (&["--executions", "201"], "1..=200"),
         (&["--replicas", "0"], "1..=64"),
@@ -217,6 +217,8 @@ fn numbers_that_cannot_be_are_refused() {
         (&["--nodes", "2", "--fault", "crash@1+1:5"], "has 2 nodes"),
         (&["--nodes", "2", "--fault", "bridge@1+1:1=3"], "has 2 nodes"),
         (&["--nodes", "2", "--fault", "crash@1+1"], "crash of which nodes?"),
+        (&["--nodes", "2", "--fault", "split@1+1:1,2"], "of 2 nodes it names all"),
+        (&["--nodes", "2", "--fault", "slow-network@1+1=1"], "2 to 1000"),
         (&["--input", "{}"], "<FLOW>"),
         (&["--latency", "1s"], "more than 500ms"),
         (&["--service-latency", "5"], "a time such as 500us, 20ms or 2s"),

@@ -89,9 +89,10 @@ impl FaultKind {
             | Self::Reordering
             | Self::ServiceErrors
             | Self::LostAnswers => 1..=1_000,
-            Self::SlowNetwork | Self::SlowServices => 1..=1_000,
+            // Once as long is no longer.
+            Self::SlowNetwork | Self::SlowServices => 2..=1_000,
             // So that a disk can stand still for a while.
-            Self::SlowDisk => 1..=100_000,
+            Self::SlowDisk => 2..=100_000,
             Self::NarrowNetwork => 1_000..=1_000_000_000,
             Self::ClockJump => -CENTURY..=CENTURY,
             Self::CrashAgreeing | Self::CrashCompensating | Self::CrashForgetting => 0..=1_000,
@@ -136,7 +137,10 @@ mod tests {
             ("loss@1+1=-5", "1 to 1000"),
             ("bridge@1+1:1", "1 to 64"),
             ("bridge@1+1:1=65", "1 to 64"),
-            ("slow-network@1+1=0", "1 to 1000"),
+            ("slow-network@1+1=0", "2 to 1000"),
+            ("slow-network@1+1=1", "2 to 1000"),
+            ("slow-services@1+1=1", "2 to 1000"),
+            ("slow-disk@1+1:1=1", "2 to 100000"),
             ("restart-loop@1+1:1=9223372036854775807", "1 to 1000"),
             ("clock-jump@1:1", "but not 0"),
             ("clock-jump@1:1=-9223372036854775808", "is -"),

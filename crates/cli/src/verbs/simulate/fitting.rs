@@ -73,19 +73,27 @@ pub(super) const fn flags_of(strategy: Strategy) -> &'static [&'static str] {
     }
 }
 
-/// Refuses a fault of a node that is not there: it would pass for one that did no harm.
+/// Refuses a fault of a node that is not there, or that cuts nobody off from anybody: it would pass for one
+/// that did no harm.
 pub(super) fn check_places(arguments: &Arguments, scenario: &Scenario) -> Result<(), Failure> {
-    let (nodes, faults) = (scenario.options.nodes, &scenario.options.faults);
-    let last = |fault: &Fault| {
-        let named = (u64::BITS - fault.nodes.leading_zeros()) as usize;
-        let bridge = usize::try_from(fault.amount).ok().filter(|_| fault.kind == FaultKind::Bridge);
-        named.max(bridge.unwrap_or(0))
-    };
-    match faults.iter().find(|fault| !arguments.fault.is_empty() && nodes < last(fault)) {
+    let given = scenario.options.faults.iter().filter(|_| !arguments.fault.is_empty());
+    match given.into_iter().find_map(|fault| Some((fault, misplaced(fault, scenario)?))) {
         None => Ok(()),
-        Some(fault) => {
-            let reason = format!("the world of seed {} has {nodes} nodes", scenario.options.seed);
-            Err(Failure::usage(format!("--fault {fault}: {reason}")))
-        }
+        Some((fault, reason)) => Err(Failure::usage(format!("--fault {fault}: {reason}"))),
     }
+}
+
+/// What is wrong with the nodes that a fault names.
+fn misplaced(fault: &Fault, scenario: &Scenario) -> Option<String> {
+    let nodes = scenario.options.nodes;
+    let last = (u64::BITS - fault.nodes.leading_zeros()) as usize;
+    let bridge = usize::try_from(fault.amount).ok().filter(|_| fault.kind == FaultKind::Bridge);
+    if nodes < last.max(bridge.unwrap_or(0)) {
+        return Some(format!("the world of seed {} has {nodes} nodes", scenario.options.seed));
+    }
+    // In a world of one node, where nothing can be cut, such faults are drawn, too.
+    let cuts = [FaultKind::Split, FaultKind::OneWay, FaultKind::Bridge, FaultKind::Flap];
+    let is_whole = 1 < nodes && fault.nodes.count_ones() as usize == nodes;
+    let cuts_nothing = is_whole && cuts.contains(&fault.kind);
+    cuts_nothing.then(|| format!("of {nodes} nodes it names all, and so cuts nobody off"))
 }
