@@ -193,7 +193,7 @@ fn a_command_line_that_makes_no_sense_is_told_so() {
 /// Whoever asks for a world that cannot be does not get another one that holds.
 #[test]
 fn numbers_that_cannot_be_are_refused() {
-    let wrong: [(&[&str], &str); 24] = [
+    let wrong: [(&[&str], &str); 27] = [
         (&["--runs", "0"], "--runs"),
         (&["--executions", "201"], "1..=200"),
         (&["--replicas", "0"], "1..=64"),
@@ -219,6 +219,9 @@ fn numbers_that_cannot_be_are_refused() {
         (&["--nodes", "2", "--fault", "crash@1+1"], "crash of which nodes?"),
         (&["--nodes", "2", "--fault", "split@1+1:1,2"], "of 2 nodes it names all"),
         (&["--nodes", "2", "--fault", "slow-network@1+1=1"], "2 to 1000"),
+        (&["--faults", "crash", "--fault", "crash@1+1:1"], "`all` or `none`"),
+        (&["--from", "1", "--runs", "1"], "--from: there is nothing to show without --replay"),
+        (&["--node", "1", "--seed", "7"], "--node: there is nothing to show without --replay"),
         (&["--input", "{}"], "<FLOW>"),
         (&["--latency", "1s"], "more than 500ms"),
         (&["--service-latency", "5"], "a time such as 500us, 20ms or 2s"),

@@ -9,9 +9,13 @@ use outlast_simulator::{Fault, FaultKind, Scenario};
 use super::Arguments;
 use crate::exit::Failure;
 
+/// What `--faults` may say beside `--fault`: whether the network is rough all the time, or not.
+pub(super) const ROUGHNESS: [&str; 2] = ["all", "none"];
+
 /// Refuses flags that do not go together.
 pub(super) fn check_flags(arguments: &Arguments) -> Result<(), Failure> {
     check_numbers(arguments)?;
+    check_faults(arguments)?;
     check_strategy(arguments)
 }
 
@@ -36,6 +40,18 @@ fn check_numbers(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--votes {votes}: {reason}")));
     }
     Ok(())
+}
+
+/// Refuses kinds to draw from where nothing is drawn.
+fn check_faults(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.faults {
+        Some(kinds) if !arguments.fault.is_empty() && !ROUGHNESS.contains(&kinds.as_str()) => {
+            let reason = "beside --fault nothing is drawn";
+            let rest = "`all` or `none` say there whether the network is rough all the time";
+            Err(Failure::usage(format!("--faults {kinds}: {reason}; {rest}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses what the strategy does not look at, as `outlast check` warns of it in a document.

@@ -56,8 +56,8 @@ pub(crate) struct Arguments {
     /// How many worlds, one for each seed from the first on
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
-    /// What may go wrong: kinds or groups of faults, `all` or `none` [default: all, but one world in
-    /// ten is left in peace]
+    /// What may go wrong: kinds or groups of faults, `all` or `none`; beside --fault only these two, for
+    /// how rough the network is all the time [default: all, but one world in ten is left in peace]
     #[arg(long, value_name = "KINDS")]
     faults: Option<String>,
     /// Exactly this fault, in place of drawn ones: KIND@START+DURATION:NODES=AMOUNT, or none; may be
@@ -170,6 +170,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Some(file) = &arguments.replay {
         return replay::replay(file, &arguments.shown, arguments.json);
     }
+    arguments.shown.check_unused()?;
     let flows = match flows(arguments)? {
         Ok(flows) => flows,
         Err(exit) => return Ok(exit),

@@ -29,6 +29,23 @@ pub(super) struct Shown {
 }
 
 impl Shown {
+    /// Refuses what is to be shown of a recording if there is none. The parser does so too, but not beside
+    /// flags that a recording does not go with.
+    pub(super) fn check_unused(&self) -> Result<(), Failure> {
+        let given = [
+            ("--from", self.from.is_some()),
+            ("--to", self.to.is_some()),
+            ("--node", self.node.is_some()),
+            ("--execution", self.execution.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((flag, _)) => {
+                Err(Failure::usage(format!("{flag}: there is nothing to show without --replay")))
+            }
+        }
+    }
+
     /// Whether a line of a trace is shown.
     fn fits(&self, line: &str) -> bool {
         let time = line.split_whitespace().next();
