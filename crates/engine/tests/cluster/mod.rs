@@ -209,6 +209,8 @@ impl Cluster {
                 if !self.down.contains(&node.options.node.0)
                     && node.alarm.is_some_and(|it| it <= at)
                 {
+                    // It rings once: nothing more is said of it if nothing else is due.
+                    node.alarm = None;
                     node.step(Input::AlarmRang);
                 }
             }
