@@ -3,12 +3,14 @@
 //! What one node has on its disk may be lost with the line that it leads: whoever asks for an execution to be
 //! stopped, held or rolled back is told that this is done when a majority has the state that followed from it,
 //! or when that was decided on. A primary that reaches no majority and goes on all the same says that another run
-//! may count; one that waits for a majority lets whoever asks wait with it.
+//! may count; one that waits for a majority lets whoever asks wait with it. Where every node executes, no other
+//! one has this node's states, so that the changed one is decided on.
 
 use outlast_lineage::{ExecutionId, Point};
+use outlast_protocols::replicas::Input;
 
-use super::super::{Engine, Step};
-use super::{Custody, Holding};
+use super::super::{Engine, Step, Work};
+use super::{Custody, Holding, Word};
 use crate::{Acknowledge, Caller, Refusal, Reply, Strategy};
 
 impl Engine {
@@ -17,13 +19,25 @@ impl Engine {
         let entry = self.roster.known(id);
         let position = entry.position;
         if let Some(Custody::Replica(holding)) = &mut entry.custody
-            && holding.terms.survival.strategy != Strategy::Active
             && let Some(point) = holding.replica.head().lineage.head()
         {
             holding.askers.push((caller, point));
+            self.have_decided(id, point.number);
             return self.keep_promises(step, id);
         }
         step.reply(Some(position), caller, Reply::Done);
+    }
+
+    /// Has a state decided on that nobody else would ever have: otherwise another node's run could come to its
+    /// end before this one has anything to undo. An end is decided on anyway.
+    fn have_decided(&mut self, id: ExecutionId, number: u64) {
+        let Some(holding) = self.holding(id) else { return };
+        let is_active = holding.terms.survival.strategy == Strategy::Active;
+        if is_active && !holding.replica.standing().ended && holding.wanted < Some(number) {
+            holding.wanted = Some(number);
+            let word = Word::Replica(Box::new(Input::DecisionWanted { number }));
+            self.queue(id, |execution| Work::Custody { execution, word });
+        }
     }
 
     /// Answers those who need not wait any longer.
