@@ -86,6 +86,20 @@ pub enum Refusal {
     /// The execution is not in a state in which this can be done (409).
     #[error("{0}")]
     NotPossible(String),
+    /// The same as far as this node knows; but it reaches no majority of those who hold the execution, and they may
+    /// have gone on without it (504).
+    #[error(
+        "this node reaches no majority of the nodes that hold the execution{}, and what it knows may be old \
+         ({reason}): nothing was done; ask a node that reaches them, or ask again when this one does (`outlast cluster \
+         status` says who is there)",
+        unheard(silent)
+    )]
+    PerhapsOld {
+        /// Why it is not possible here.
+        reason: String,
+        /// Those of the others that may come back and from which nothing is heard.
+        silent: Vec<NodeId>,
+    },
     /// It was done in a run that does not count (409).
     #[error(
         "execution {0} was changed as asked for in a run that does not count, because other nodes went on \
@@ -133,6 +147,15 @@ pub enum Refusal {
         /// Why.
         reason: String,
     },
+}
+
+/// From whom nothing is heard, behind what follows from that.
+fn unheard(silent: &[NodeId]) -> String {
+    let silent: Vec<String> = silent.iter().map(|node| format!("{:016x}", node.0)).collect();
+    if silent.is_empty() {
+        return String::new();
+    }
+    format!(" (nothing is heard from {})", silent.join(", "))
 }
 
 /// When to try again, behind the reason why not now.

@@ -12,6 +12,7 @@ use driver::{id, text};
 use outlast_engine::{
     Ask, Caller, Condition, Input, ParkedFilter, Phase, Refusal, Reply, Strategy, Survival, Which,
 };
+use outlast_lineage::NodeId;
 use outlast_workflow::program::Kind;
 use outlast_workflow::{Answer, Fault, FaultKind, Resolution};
 
@@ -258,6 +259,37 @@ fn where_every_node_executes_what_was_said_to_be_rolled_back_does_not_complete_e
     assert_eq!(told(&mut cluster, caller), Some(Reply::Done));
     cluster.run_answering(10 * SECOND);
     assert_eq!([1, 2, 3].map(|node| condition(&mut cluster, node)), [Condition::Compensated; 3]);
+}
+
+/// Found by hand: it was suspended where the majority is, and the leader that was cut off said that it runs and
+/// can not be resumed.
+#[test]
+fn a_passive_leader_that_is_cut_off_refuses_nothing_because_of_what_may_be_old() {
+    let mut cluster = led_by_the_highest(Strategy::Passive);
+    let running = cluster.node(3).ask(Ask::Resume(which()));
+    assert!(matches!(running, Reply::Refused(Refusal::NotPossible(_))), "{running:?}");
+    cluster.cut(3, &[1, 2]);
+    cluster.run(3 * SECOND);
+    let leader = (1..=2)
+        .find(|node| cluster.node(*node).engine.phases().any(|(_, phase)| phase == Phase::Leading));
+    let leader = leader.expect("the others go on");
+    let caller = cluster.node(leader).send(Ask::Suspend(which()));
+    cluster.run(SECOND);
+    assert_eq!(cluster.node(leader).replies.get(&caller), Some(&Reply::Done));
+    for ask in [Ask::Resume(which()), Ask::Retry(which()), Ask::Delete(which())] {
+        let reply = cluster.node(3).ask(ask.clone());
+        let Reply::Refused(refusal) = reply else { panic!("{ask:?}: {reply:?}") };
+        let Refusal::PerhapsOld { silent, .. } = &refusal else { panic!("{ask:?}: {refusal:?}") };
+        assert_eq!(*silent, [NodeId(1), NodeId(2)]);
+        let text = refusal.to_string();
+        assert!(
+            text.contains("0000000000000001, 0000000000000002), and what it knows may"),
+            "{text}"
+        );
+    }
+    cluster.heal();
+    cluster.run(3 * SECOND);
+    assert_eq!(condition(&mut cluster, 3), Condition::Suspended);
 }
 
 /// Two calls side by side, to providers that know no keys, which node 3 makes and takes back.

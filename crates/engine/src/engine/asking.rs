@@ -203,18 +203,27 @@ impl Engine {
         Ok(())
     }
 
-    /// Why something cannot be done with an execution, and until when.
+    /// Why something cannot be done with an execution, and until when; or that this node cannot tell, because
+    /// what it knows may be old.
     fn not_possible(&self, id: ExecutionId, wish: Wish) -> Refusal {
+        let reason = self.obstacle(id, wish);
+        match self.roster.get(id).and_then(Entry::missed_majority) {
+            Some(silent) => Refusal::PerhapsOld { reason, silent },
+            None => Refusal::NotPossible(reason),
+        }
+    }
+
+    fn obstacle(&self, id: ExecutionId, wish: Wish) -> String {
         let denied = wish.denied();
         let Some(entry) = self.roster.get(id) else {
-            return Refusal::NotPossible(format!("execution {id} is gone: it can {denied}"));
+            return format!("execution {id} is gone: it can {denied}");
         };
         let condition = entry.condition;
         if entry.is_being_decided() {
-            return Refusal::NotPossible(format!(
+            return format!(
                 "execution {id} has come to an end that the nodes which hold it still have to agree on: it \
                  can {denied}"
-            ));
+            );
         }
         let more = match wish {
             Wish::Retry | Wish::RollBack
@@ -228,14 +237,14 @@ impl Engine {
             _ => String::new(),
         };
         let condition = condition.word();
-        Refusal::NotPossible(format!("execution {id} is {condition}: it can {denied}{more}"))
+        format!("execution {id} is {condition}: it can {denied}{more}")
     }
 
     fn delete(&mut self, step: &mut Step, caller: Caller, which: &Which) -> Result<(), Refusal> {
         let id = self.find(which)?;
         let entry = self.roster.known(id);
         let obstacle = if !entry.condition.is_end() {
-            "has not ended; cancel it first"
+            return Err(self.not_ended(id));
         } else if entry.custody.is_some() {
             let reason = format!("can not be deleted {HELD_TOGETHER}");
             return Err(Refusal::NotPossible(format!("execution {id} {reason}")));
@@ -249,6 +258,16 @@ impl Engine {
             return Ok(());
         };
         Err(Refusal::NotPossible(format!("execution {id} {obstacle}")))
+    }
+
+    /// Why what has not ended is not deleted, as far as this node knows that.
+    fn not_ended(&self, id: ExecutionId) -> Refusal {
+        let entry = self.roster.get(id);
+        let reason = format!("execution {id} has not ended; cancel it first");
+        match entry.and_then(Entry::missed_majority) {
+            Some(silent) => Refusal::PerhapsOld { reason, silent },
+            None => Refusal::NotPossible(reason),
+        }
     }
 
     fn list(&self, filter: &Filter) -> Reply {

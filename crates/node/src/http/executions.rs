@@ -277,7 +277,7 @@ async fn detail(api: &Api, ask: Ask) -> Result<Detail, Problem> {
     responses(
         (status = 202, body = model::Done),
         (status = 409, body = Problem),
-        (status = 504, description = "Too few of the nodes that hold it have it yet", body = Problem),
+        (status = 504, description = "Too few of the nodes that hold it have it yet, or are heard", body = Problem),
     )
 )]
 pub(super) async fn cancel(
@@ -294,7 +294,7 @@ pub(super) async fn cancel(
     responses(
         (status = 202, body = model::Done),
         (status = 409, body = Problem),
-        (status = 504, description = "Too few of the nodes that hold it have it yet", body = Problem),
+        (status = 504, description = "Too few of the nodes that hold it have it yet, or are heard", body = Problem),
     )
 )]
 pub(super) async fn suspend(
@@ -311,7 +311,7 @@ pub(super) async fn suspend(
     responses(
         (status = 202, body = model::Done),
         (status = 409, body = Problem),
-        (status = 504, description = "Too few of the nodes that hold it have it yet", body = Problem),
+        (status = 504, description = "Too few of the nodes that hold it have it yet, or are heard", body = Problem),
     )
 )]
 pub(super) async fn resume(
@@ -325,7 +325,11 @@ pub(super) async fn resume(
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/retry", tag = "executions",
     params(("execution" = String, Path)),
-    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+    responses(
+        (status = 202, body = model::Done),
+        (status = 409, body = Problem),
+        (status = 504, description = "Too few of the nodes that hold it are heard", body = Problem),
+    )
 )]
 pub(super) async fn retry(
     State(api): State<Arc<Api>>,
@@ -349,7 +353,7 @@ pub(super) struct CompensateRequest {
     responses(
         (status = 202, body = model::Done),
         (status = 409, body = Problem),
-        (status = 504, description = "Too few of the nodes that hold it have it yet", body = Problem),
+        (status = 504, description = "Too few of the nodes that hold it have it yet, or are heard", body = Problem),
     )
 )]
 pub(super) async fn compensate(
@@ -366,7 +370,11 @@ pub(super) async fn compensate(
 #[utoipa::path(
     delete, path = "/v1/executions/{execution}", tag = "executions",
     params(("execution" = String, Path)),
-    responses((status = 202, body = model::Done), (status = 409, body = Problem))
+    responses(
+        (status = 202, body = model::Done),
+        (status = 409, body = Problem),
+        (status = 504, description = "Some that have or may have it are not heard", body = Problem),
+    )
 )]
 pub(super) async fn delete(
     State(api): State<Arc<Api>>,

@@ -119,6 +119,7 @@ impl From<Refusal> for Problem {
             | Refusal::NotPossible(_)
             | Refusal::NotKept(_)
             | Refusal::Busy { retry_after: None, .. } => StatusCode::CONFLICT,
+            Refusal::PerhapsOld { .. } => StatusCode::GATEWAY_TIMEOUT,
             Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
             Refusal::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,

@@ -5,10 +5,14 @@
 //! or when that was decided on. A primary that reaches no majority and goes on all the same says that another run
 //! may count; one that waits for a majority lets whoever asks wait with it. Where every node executes, no other
 //! one has this node's states, so that the changed one is decided on.
+//!
+//! That something is not possible is told in the same way: where calls wait for a majority, what a node knows that
+//! reaches none may be old, and it does not refuse anything because of that.
 
-use outlast_lineage::{ExecutionId, Point};
+use outlast_lineage::{ExecutionId, NodeId, Point};
 use outlast_protocols::replicas::Input;
 
+use super::super::entry::Entry;
 use super::super::{Engine, Step, Work};
 use super::{Custody, Holding, Word};
 use crate::{Acknowledge, Caller, Refusal, Reply, Strategy};
@@ -71,8 +75,25 @@ impl Holding {
         if replica.is_decided_up_to(point.number) || replica.is_at_majority(point.number) {
             return Some(Reply::Done);
         }
-        let waits = self.terms.survival.acknowledge == Acknowledge::Majority;
+        let waits = self.waits_for_majority();
         let goes_on = replica.leads().is_some() && !waits && !replica.reaches_majority();
         goes_on.then_some(Reply::DoneHere)
+    }
+
+    /// Whether nothing counts, and no call leaves, before a majority has the state.
+    pub(super) fn waits_for_majority(&self) -> bool {
+        self.terms.survival.acknowledge == Acknowledge::Majority
+    }
+}
+
+impl Entry {
+    /// Those from which nothing is heard, if the others may have gone on without this node: then what it knows
+    /// of the execution may be old. Where calls wait for nobody, its own run goes on, and is what it tells of.
+    pub(in crate::engine) fn missed_majority(&self) -> Option<Vec<NodeId>> {
+        let Some(Custody::Replica(holding)) = &self.custody else { return None };
+        let replica = &holding.replica;
+        let is_old =
+            holding.waits_for_majority() && !replica.is_settling() && !replica.reaches_majority();
+        is_old.then(|| replica.unreachable().collect())
     }
 }
