@@ -178,6 +178,7 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let id = self.find(which)?;
         let wish = Wish::of(&event);
+        self.check_hope(id, wish)?;
         let is_pause = matches!(event, Event::SuspendRequested | Event::ResumeRequested);
         if is_pause && self.roster.known(id).is_active() {
             return Err(Refusal::NotPossible(format!(
@@ -201,6 +202,14 @@ impl Engine {
         }
         self.promise(step, caller, id);
         Ok(())
+    }
+
+    /// Refuses what would be waited for in vain.
+    fn check_hope(&self, id: ExecutionId, wish: Wish) -> Result<(), Refusal> {
+        let why = self.roster.get(id).and_then(|entry| self.why_never_done(entry));
+        let Some(why) = why else { return Ok(()) };
+        let denied = wish.denied();
+        Err(Refusal::NotPossible(format!("execution {id} can {denied}: {why}")))
     }
 
     /// Why something cannot be done with an execution, and until when; or that this node cannot tell, because
@@ -263,6 +272,10 @@ impl Engine {
     /// Why what has not ended is not deleted, as far as this node knows that.
     fn not_ended(&self, id: ExecutionId) -> Refusal {
         let entry = self.roster.get(id);
+        if let Some(why) = entry.and_then(|entry| self.why_never_decided(entry)) {
+            let reason = format!("execution {id} has not ended and can not be deleted: {why}");
+            return Refusal::NotPossible(reason);
+        }
         let reason = format!("execution {id} has not ended; cancel it first");
         match entry.and_then(Entry::missed_majority) {
             Some(silent) => Refusal::PerhapsOld { reason, silent },
@@ -292,7 +305,7 @@ impl Engine {
                 && filter.condition.is_none_or(|wanted| wanted == entry.condition)
                 && filter.holder.is_none_or(|holder| is_held_by(entry.holders().as_ref(), holder))
             {
-                executions.push(summary(id, entry));
+                executions.push(self.summary(id, entry));
             }
         }
         Reply::Listed { executions, next: last.filter(|_| more) }
@@ -332,12 +345,12 @@ impl Engine {
         // Its lost lines are woken for this, which may put others to sleep.
         let parked = self.parked_of(id);
         self.wake(id);
-        let entry = self.roster.known(id);
+        let entry = self.roster.get(id).expect("it was just woken");
         let execution = entry.execution();
         // Several may each have come to an end of their own: it is nobody's answer until it is decided on.
         let outcome = execution.outcome().filter(|_| entry.condition.is_end());
         Box::new(Detail {
-            summary: summary(id, entry),
+            summary: self.summary(id, entry),
             outcome: outcome.cloned(),
             input: execution.input(),
             progress: execution.progress(),
@@ -345,6 +358,36 @@ impl Engine {
             copies: copies(entry),
             position: entry.position,
         })
+    }
+
+    /// The line of an execution in a list.
+    pub(super) fn summary(&self, id: ExecutionId, entry: &Entry) -> Summary {
+        let definition = &entry.defined.definition;
+        Summary {
+            execution: id,
+            name: entry.name.as_deref().map(str::to_owned),
+            namespace: definition.namespace.clone(),
+            workflow: definition.name.clone(),
+            version: definition.version.clone(),
+            definition: definition.digest,
+            condition: entry.condition,
+            started: entry.started,
+            changed: entry.changed,
+            parent: entry.parent.as_deref().map(|parent| parent.execution),
+            parked: entry.parked,
+            holders: self.shown_holders(entry),
+        }
+    }
+
+    /// Who holds an execution together, and why it stands still: for good, if too few of them are left.
+    fn shown_holders(&self, entry: &Entry) -> Option<Holders> {
+        let mut holders = entry.holders()?;
+        if holders.standstill.is_some()
+            && let Some(why) = self.why_never_decided(entry)
+        {
+            holders.standstill = Some(format!("{why}: it does not go on any more"));
+        }
+        Some(holders)
     }
 }
 
@@ -358,25 +401,6 @@ pub(super) fn fits(entry: &Entry, namespace: Option<&str>, workflow: Option<&str
 /// Whether a node is among those who hold an execution together.
 fn is_held_by(holders: Option<&Holders>, node: NodeId) -> bool {
     holders.is_some_and(|holders| holders.members.contains(&node))
-}
-
-/// The line of an execution in a list.
-pub(super) fn summary(id: ExecutionId, entry: &Entry) -> Summary {
-    let definition = &entry.defined.definition;
-    Summary {
-        execution: id,
-        name: entry.name.as_deref().map(str::to_owned),
-        namespace: definition.namespace.clone(),
-        workflow: definition.name.clone(),
-        version: definition.version.clone(),
-        definition: definition.digest,
-        condition: entry.condition,
-        started: entry.started,
-        changed: entry.changed,
-        parent: entry.parent.as_deref().map(|parent| parent.execution),
-        parked: entry.parked,
-        holders: entry.holders(),
-    }
 }
 
 /// Who has a copy of what several nodes held, once they have forgotten that. What was forgotten by an

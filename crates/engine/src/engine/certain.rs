@@ -10,7 +10,6 @@ use std::time::Duration;
 use outlast_lineage::{ExecutionId, Time};
 
 use super::Engine;
-use super::asking::summary;
 use crate::{Condition, Position, Summary};
 
 /// What records changed that are not durable, in their order.
@@ -112,7 +111,7 @@ impl Engine {
     }
 
     fn certainly(&self, id: ExecutionId, before: Option<&Before>) -> Option<Summary> {
-        let now = || self.roster.get(id).map(|entry| summary(id, entry));
+        let now = || self.roster.get(id).map(|entry| self.summary(id, entry));
         match before {
             None => now(),
             Some(Before::Absent) => None,
@@ -127,7 +126,7 @@ impl Engine {
 
     /// An execution as it is, or as it was when it was forgotten.
     fn newest_summary(&self, id: ExecutionId) -> Option<Summary> {
-        let here = self.roster.get(id).map(|entry| summary(id, entry));
+        let here = self.roster.get(id).map(|entry| self.summary(id, entry));
         here.or_else(|| self.certain.forgotten().find(|then| then.execution == id).cloned())
     }
 }

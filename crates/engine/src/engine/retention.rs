@@ -6,7 +6,6 @@ use std::sync::Arc;
 use minicbor::{Decode, Encode};
 use outlast_lineage::{ExecutionId, Time};
 
-use super::asking::summary;
 use super::certain::Before;
 use super::{Engine, Step, Work};
 use crate::{Action, Position, RecordKind, Subject};
@@ -94,7 +93,7 @@ impl Engine {
         let until = step.now.after(self.options.retention.tombstone);
         let (position, _) = self.record(step, RecordKind::Forgotten { execution: id, until });
         if let Some(entry) = self.roster.get(id) {
-            let then = Before::Present(Box::new(summary(id, entry)));
+            let then = Before::Present(Box::new(self.summary(id, entry)));
             self.certain.changed(position, id, then);
         }
         self.bury(id, until, position);

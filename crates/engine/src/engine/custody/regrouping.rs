@@ -5,7 +5,8 @@
 //! two groups, and some nodes are to be in both. Words of one are not taken in the other. If too few are
 //! left in a group to ever decide on anything, and the other one has decided on its end, whoever holds the
 //! execution with the first holds it with the second from then on: its line is one of those that were lost,
-//! and what it did is undone like theirs.
+//! and what it did is undone like theirs. If there is no other group, nothing about it is ever decided on, and
+//! people are told so.
 //!
 //! Invariant: a group of which anything was decided is never left. Lines, effects and terms stay what they
 //! were: no state is named twice.
@@ -15,10 +16,11 @@ use std::collections::BTreeMap;
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_protocols::{paxos, replicas, two_phase};
 
+use super::super::entry::Entry;
 use super::super::{Engine, Step};
 use super::turn::Turn;
 use super::wire::choice_of;
-use super::{Alarm, Begin, Holding, Said, Shared, Times, setup};
+use super::{Alarm, Begin, Custody, Holding, Said, Shared, Times, setup};
 
 impl Said {
     /// Whether it says how the execution ended, so that nothing else ever will.
@@ -63,6 +65,17 @@ impl Holding {
         })
     }
 
+    /// How many of its members are gone, and of how many, if so many that nothing can be decided on any more and
+    /// there is no other group that could.
+    fn lost_for_good(&self, gone: impl Fn(NodeId) -> bool) -> Option<(usize, usize)> {
+        if self.replica.is_settling() || !self.elsewhere.is_empty() {
+            return None;
+        }
+        let members = &self.terms.members;
+        let lost = members.iter().filter(|node| gone(*node)).count();
+        (members.len() - lost <= members.len() / 2).then_some((lost, members.len()))
+    }
+
     /// Holds the execution on other terms from now on, as one that was away: all that was done stays known.
     pub(super) fn regroup(&mut self, me: NodeId, times: &Times, begin: &Begin) {
         let terms = begin.terms.clone();
@@ -79,6 +92,26 @@ impl Holding {
 }
 
 impl Engine {
+    /// Why an execution can never be decided on, if that is so.
+    pub(in crate::engine) fn why_never_decided(&self, entry: &Entry) -> Option<String> {
+        let Some(Custody::Replica(holding)) = &entry.custody else { return None };
+        let me = self.options.node;
+        let is_gone = |node| node != me && self.peers.is_gone(node);
+        let (lost, all) = holding.lost_for_good(is_gone)?;
+        let were = if lost == 1 { "was" } else { "were" };
+        Some(format!(
+            "{lost} of the {all} nodes that hold it {were} removed from the cluster, and too few are left to ever \
+             decide on how it ends"
+        ))
+    }
+
+    /// The same, if nothing that is asked of it can come about therefore: where calls wait for nobody, it can at
+    /// least be stopped here.
+    pub(in crate::engine) fn why_never_done(&self, entry: &Entry) -> Option<String> {
+        let Some(Custody::Replica(holding)) = &entry.custody else { return None };
+        if holding.waits_for_majority() { self.why_never_decided(entry) } else { None }
+    }
+
     /// What is said in a group that this node holds the execution without: if it says how it ended, and
     /// this node's own group can decide on nothing any more, this node joins that one.
     pub(super) fn hear_of_another_group(&mut self, step: &mut Step, of: Shared, words: &[Said]) {
@@ -174,5 +207,15 @@ mod tests {
         own.hear_here(NodeId(1));
         let mark = other.terms.members.mark();
         assert!(own.joinable(ME, mark, |node| node == NodeId(2)).is_none());
+    }
+
+    #[test]
+    fn is_lost_for_good_when_no_majority_is_left_and_no_other_group_is_known() {
+        let mut own = holding([1, 2, 3]);
+        assert_eq!(own.lost_for_good(EVERYONE_IS_THERE), None);
+        assert_eq!(own.lost_for_good(|node| node == NodeId(1)), None, "two of three decide");
+        assert_eq!(own.lost_for_good(|node| node != ME), Some((2, 3)));
+        own.hear_elsewhere(NodeId(1), begin([1, 3, 4]));
+        assert_eq!(own.lost_for_good(|node| node != ME), None, "that group may decide");
     }
 }
