@@ -156,6 +156,8 @@ fn a_change_without_a_majority_is_not_said_to_be_done_for_good() {
     let flow = cluster.file("nap.yaml", NAP);
     let [waits, goes_on] = ["passive:3", "partition-tolerant:3"]
         .map(|way| start(&cluster.nodes[2], &flow, &["--survival", way]));
+    let followed = start(&cluster.nodes[0], &flow, &["--survival", "passive:3"]);
+    let lost = [0, 1].map(|node| cluster.nodes[node].id.clone());
     for node in [0, 1] {
         cluster.nodes[node].kill();
     }
@@ -174,4 +176,11 @@ fn a_change_without_a_majority_is_not_said_to_be_done_for_good() {
         last.ask("POST", &format!("/v1/executions/{waits}/suspend"), &serde_json::json!({}));
     let detail = said["detail"].as_str().unwrap_or_default();
     assert!(status == 504 && detail.contains("too few of the nodes that hold"), "{said}");
+
+    let (status, said) =
+        last.ask("POST", &format!("/v1/executions/{followed}/suspend"), &serde_json::json!({}));
+    let detail = said["detail"].as_str().unwrap_or_default();
+    assert!(status == 503 && detail.contains("nobody leads the execution"), "{said}");
+    assert!(lost.iter().all(|node| detail.contains(node)), "{said}");
+    assert!(detail.contains("outlast cluster status"), "{said}");
 }

@@ -12,6 +12,7 @@ use outlast_engine::{Ask, Detail, Holders, Reply};
 use outlast_lineage::{ExecutionId, NodeId};
 use tokio::time::Instant;
 
+use super::super::cluster;
 use super::super::model::Leading;
 use super::super::payload::which;
 use super::copies::{changer, find, is_connected, keeper_is_silent, later_elsewhere};
@@ -40,8 +41,8 @@ enum Place {
     Here,
     /// Led by another node.
     There(NodeId),
-    /// Held here, and nobody leads it at the moment.
-    Leaderless,
+    /// Held here, and nobody leads it at the moment; why it stands still, if it does.
+    Leaderless(Option<String>),
     /// Over, and held here for itself.
     Over(Box<Detail>),
     /// Not held here.
@@ -59,7 +60,7 @@ pub(super) async fn answer_passed(
     let Subject::One(execution, _) = subject else { return next.run(request).await };
     if is_change(request.method()) {
         match place(api, relay, execution).await {
-            Ok(Place::There(_) | Place::Leaderless) => return not_led_here(),
+            Ok(Place::There(_) | Place::Leaderless(_)) => return not_led_here(),
             // Every copy can be deleted; but only one of them goes on.
             Ok(Place::Over(here)) if request.method() != Method::DELETE => {
                 match changer(relay, execution, &here).await {
@@ -165,6 +166,7 @@ async fn change(
     next: Next,
 ) -> Result<Response, Problem> {
     let deadline = Instant::now() + LEADER_TIME_MAX;
+    let mut standstill = None;
     loop {
         let asked = match place(api, relay, execution).await? {
             Place::Here => return Ok(next.run(whole.request()).await),
@@ -173,7 +175,10 @@ async fn change(
                 keeper => Some((keeper, true)),
             },
             Place::There(leader) => Some((leader, false)),
-            Place::Leaderless => None,
+            Place::Leaderless(why) => {
+                standstill = why;
+                None
+            }
             Place::Elsewhere => match find(relay, execution).await {
                 Ok(found) => Some((found.changer, found.changer != found.teller)),
                 Err(silent) => return Err(unknown(execution, &silent)),
@@ -198,10 +203,30 @@ async fn change(
             }
         }
         if deadline <= Instant::now() {
-            let detail = "nobody leads the execution at the moment; nothing was done, try again";
+            let silent = cluster::missed(api).await?.silent;
+            let detail = leaderless(standstill.as_deref(), &silent);
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
         }
         tokio::time::sleep(LEADER_PAUSE).await;
+    }
+}
+
+/// Why nobody could make a change, as far as this node can tell, and what to do.
+fn leaderless(standstill: Option<&str>, silent: &[String]) -> String {
+    let who = "`outlast cluster status` says who is there";
+    match (standstill, silent) {
+        (Some(why), _) => {
+            format!("nobody leads the execution, and nothing was done: {why}; {who}")
+        }
+        (None, []) => {
+            "nobody leads the execution at the moment; nothing was done, try again".to_owned()
+        }
+        (None, silent) => format!(
+            "nobody leads the execution at the moment, and nothing was done: too few of the nodes that hold it may \
+             be there to choose who does, for nothing is heard from {}; try again when they answer, or ask a node \
+             that reaches them ({who})",
+            silent.join(", ")
+        ),
     }
 }
 
@@ -220,7 +245,7 @@ async fn place(api: &Api, relay: &Relay, execution: &str) -> Result<Place, Probl
         None => Place::Here,
         Some(Holders { leader: Some(leader), .. }) if *leader == relay.node() => Place::Here,
         Some(Holders { leader: Some(leader), .. }) => Place::There(*leader),
-        Some(Holders { leader: None, .. }) => Place::Leaderless,
+        Some(Holders { leader: None, standstill, .. }) => Place::Leaderless(standstill.clone()),
     })
 }
 
@@ -287,5 +312,16 @@ mod tests {
     fn a_segment_is_decoded_once() {
         assert_eq!(decoded("test%2Forder%20%zz%"), "test/order %zz%");
         assert_eq!(decoded("%252F"), "%2F");
+    }
+
+    #[test]
+    fn whoever_finds_no_leader_is_told_who_is_silent_or_why_it_stands_still() {
+        let nobody_is_silent = leaderless(None, &[]);
+        assert!(nobody_is_silent.ends_with("nothing was done, try again"));
+        let silent = leaderless(None, &["a".to_owned(), "b".to_owned()]);
+        assert!(silent.contains("nothing is heard from a, b;"), "{silent}");
+        let known = leaderless(Some("too few can be reached"), &["a".to_owned()]);
+        assert!(known.contains("nothing was done: too few can be reached;"), "{known}");
+        assert!([silent, known].iter().all(|it| it.contains("`outlast cluster status`")));
     }
 }
