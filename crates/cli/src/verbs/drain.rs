@@ -64,22 +64,46 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             }
             Ok(Exit::Completed)
         }
-        led if count(&share, "hearing") > 0 => bail!(
-            "the node still leads {led} executions after {} s: {} of those that run here wait for the answer to a \
-             call that must not be made twice (a pivot, say), which only this node will hear; they are handed \
-             over when it has come. `outlast drain --wait SECONDS` waits for longer; if the node is stopped \
-             before that, a person has to find out what became of these calls",
-            arguments.wait,
-            count(&share, "hearing"),
-        ),
-        led => bail!(
-            "the node still leads {led} executions after {} s: the other nodes that hold them cannot be \
-             reached, or have not taken over yet; `outlast cluster status` says who is there",
-            arguments.wait
-        ),
+        led => bail!(still_leads(led, count(&share, "hearing"), arguments.wait)),
     }
+}
+
+/// Why a node leads executions yet, of which some wait for answers that only this node will hear.
+fn still_leads(led: u64, hearing: u64, seconds: u64) -> String {
+    let (executions, them) = if led == 1 { ("execution", "it") } else { ("executions", "them") };
+    let leads = format!("the node still leads {led} {executions} after {seconds} s");
+    if hearing == 0 {
+        return format!(
+            "{leads}: the other nodes that hold {them} cannot be reached, or have not taken over yet; `outlast \
+             cluster status` says who is there"
+        );
+    }
+    let (wait, they_are) = if hearing == 1 { ("waits", "it is") } else { ("wait", "they are") };
+    format!(
+        "{leads}: {hearing} of those that run here {wait} for the answer to a call that must not be made twice (a \
+         pivot, say), which only this node will hear; {they_are} handed over when it has come. `outlast drain --wait \
+         SECONDS` waits for longer; if the node is stopped before that, a person has to find out what became of \
+         such calls"
+    )
 }
 
 fn count(share: &Json, name: &str) -> u64 {
     share.get(name).and_then(Json::as_u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_execution_is_not_said_to_be_several() {
+        let silent = [1, 2].map(|led| still_leads(led, 0, 30));
+        assert!(silent[0].contains("leads 1 execution after 30 s: the other nodes that hold it"));
+        assert!(
+            silent[1].contains("leads 2 executions after 30 s: the other nodes that hold them")
+        );
+        let heard = still_leads(1, 1, 30);
+        assert!(heard.contains("leads 1 execution after 30 s: 1 of those that run here waits for"));
+        assert!(still_leads(3, 2, 30).contains("2 of those that run here wait for the answer"));
+    }
 }
