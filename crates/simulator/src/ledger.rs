@@ -254,7 +254,7 @@ impl Ledger {
         let same = |first: &&Act| first.operation == second.operation;
         // Asking again with the same key is all that can be done when the answer was lost.
         let may_ask_again = |first: &Act| first.key == second.key && !first.is_certain;
-        let first = before.map(|place| &self.acts[*place]).filter(same).last();
+        let first = before.map(|place| &self.acts[*place]).rfind(same);
         first.is_some_and(|first| !may_ask_again(first))
     }
 }

@@ -51,7 +51,7 @@ pub(super) struct Entry {
     /// Its calls that must not be made twice, as it was when it went to sleep.
     pub(super) slept_with: Option<Box<DoubtfulCalls>>,
     /// Answers to calls that it will ask about.
-    pub(super) unclaimed: Option<Box<Vec<(Ticket, Answer)>>>,
+    pub(super) unclaimed: Vec<(Ticket, Answer)>,
     pub(super) state: State,
 }
 

@@ -237,7 +237,7 @@ impl Recovery<'_> {
                 .map(|stored| Custody::restored(options.node, &options.times, stored)),
             copies: header.copies.map(Vec::into_boxed_slice),
             slept_with: None,
-            unclaimed: None,
+            unclaimed: Vec::new(),
             state: match stored {
                 true => State::Stored,
                 false => State::Asleep(Vec::from(header.state).into()),

@@ -318,7 +318,7 @@ impl Entry {
             custody: None,
             copies: None,
             slept_with: None,
-            unclaimed: None,
+            unclaimed: Vec::new(),
             state: State::Awake(Box::new(execution), Origin::Changed),
         }
     }

@@ -25,16 +25,15 @@ impl Entry {
 
     /// Keeps the answer to a call until it is asked about.
     pub(super) fn keep_answer(&mut self, ticket: Ticket, answer: Answer) {
-        self.unclaimed.get_or_insert_default().push((ticket, answer));
+        self.unclaimed.push((ticket, answer));
     }
 
     /// The answers that were put aside to what is asked about now.
     fn claimed(&mut self) -> Vec<(Ticket, Answer)> {
-        let Some(unclaimed) = self.unclaimed.take() else { return Vec::new() };
         let asked: Vec<Ticket> = self.execution().parked_calls().collect();
-        let (claimed, rest): (Vec<_>, Vec<_>) =
-            unclaimed.into_iter().partition(|(ticket, _)| asked.contains(ticket));
-        self.unclaimed = (!rest.is_empty()).then(|| Box::new(rest));
+        let kept = std::mem::take(&mut self.unclaimed).into_iter();
+        let (claimed, rest) = kept.partition(|(ticket, _)| asked.contains(ticket));
+        self.unclaimed = rest;
         claimed
     }
 }
@@ -42,7 +41,8 @@ impl Entry {
 impl Engine {
     /// What people are to find out now may be known.
     pub(super) fn claim_answers(&mut self, id: ExecutionId) {
-        if !self.roster.get(id).is_some_and(|entry| entry.unclaimed.is_some() && entry.is_awake()) {
+        if !self.roster.get(id).is_some_and(|entry| !entry.unclaimed.is_empty() && entry.is_awake())
+        {
             return;
         }
         for (ticket, answer) in self.roster.known(id).claimed() {

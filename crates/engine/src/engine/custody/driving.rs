@@ -239,7 +239,7 @@ impl Engine {
             holding.late.clear();
             holding.in_flight.clear();
         }
-        self.roster.known(id).unclaimed = None;
+        self.roster.known(id).unclaimed.clear();
     }
 
     /// Records what a step did to an execution in custody, and lets follow what follows.

@@ -162,7 +162,7 @@ impl Engine {
         }
         let entry = self.roster.known(id);
         let execution: Execution = minicbor::decode(state).expect("it was just written");
-        let unclaimed = entry.unclaimed.take();
+        let unclaimed = std::mem::take(&mut entry.unclaimed);
         let (address, in_flight, late) = match &mut entry.custody {
             Some(Custody::Replica(holding)) => {
                 let in_flight = std::mem::take(&mut holding.in_flight);
