@@ -193,7 +193,7 @@ pub enum Message {
     /// What was asked for again is still not granted, and for how many rounds nothing has moved here.
     #[n(17)]
     Still {
-        /// None if something is being undone.
+        /// Nought if something is being undone.
         #[n(0)]
         rounds: u32,
     },

@@ -143,7 +143,7 @@ impl Replica {
             if !started && !went_on && self.may_order(line, effect, record) {
                 ready.push(*effect);
             } else {
-                newest_waiting = newest_waiting.max(Some(place));
+                newest_waiting.get_or_insert(place);
             }
         }
         ready

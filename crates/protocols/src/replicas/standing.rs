@@ -363,27 +363,27 @@ impl Standing {
     /// and at a provider without keys, so that it was intended once: what is decided later goes on from
     /// what was decided before.
     pub fn is_undecided(&self, effect: &EffectId) -> bool {
-        let mut records = self.all_records().filter(|(id, _)| *id == effect).peekable();
-        let is_known = records.peek().is_some();
-        let Point { author, epoch, .. } = effect.point;
-        let undecided = |record: &Record| {
-            let state = Point { author, epoch, number: record.intended };
-            !record.deduplicated && !self.pinned().is_some_and(|line| line.contains(&state))
-        };
-        is_known && records.all(|(_, record)| undecided(record))
+        let mut records = self.all_records().filter(|(id, _)| *id == effect);
+        self.is_intended_off(effect, self.pinned())
+            && records.all(|(_, record)| !record.deduplicated)
     }
 
     /// Whether the line held does not have the state in which an effect was intended, of this replica, wherever
     /// it was.
     pub fn is_off_the_line(&self, effect: &EffectId) -> bool {
+        self.is_intended_off(effect, Some(&self.head.lineage))
+    }
+
+    /// Whether an effect of this replica is known, and a line has none of the states in which it was intended.
+    fn is_intended_off(&self, effect: &EffectId, line: Option<&Lineage>) -> bool {
         let mut records = self.all_records().filter(|(id, _)| *id == effect).peekable();
         let is_known = records.peek().is_some();
         let Point { author, epoch, .. } = effect.point;
-        let line = &self.head.lineage;
-        is_known
-            && records.all(|(_, record)| {
-                !line.contains(&Point { author, epoch, number: record.intended })
-            })
+        let is_on = |record: &Record| {
+            let state = Point { author, epoch, number: record.intended };
+            line.is_some_and(|line| line.contains(&state))
+        };
+        is_known && !records.any(|(_, record)| is_on(record))
     }
 }
 

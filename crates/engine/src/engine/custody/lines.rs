@@ -10,7 +10,7 @@ use super::super::entry::{Entry, State};
 use super::super::running::is_nothing;
 use super::super::{Cause, Engine, Step, Work};
 use super::turn::Turn;
-use super::{Custody, HeldBack, Remnant, Word, never_left};
+use super::{Custody, HeldBack, Holding, Remnant, Word, never_left};
 use crate::{Action, Position, RecordKind, Subject};
 
 /// Lost lines undo what they did in terms that lie above those of primaries, which count failovers.
@@ -220,10 +220,7 @@ impl Engine {
         of: ExecutionId,
         line: ExecutionId,
     ) -> Vec<(Ticket, EffectId)> {
-        let (Some(held), Some(line)) = (self.roster.get(of), self.roster.get(line)) else {
-            return Vec::new();
-        };
-        let Some(Custody::Replica(holding)) = &held.custody else { return Vec::new() };
+        let Some((holding, line)) = self.held_beside(of, line) else { return Vec::new() };
         if holding.terms.survival.pivots_anywhere {
             return Vec::new();
         }
@@ -236,10 +233,7 @@ impl Engine {
     /// acknowledgements count none leaves before a majority has its intent, and whoever goes on then has it,
     /// too. So this is known in every life.
     fn unknown_to_a_majority(&self, of: ExecutionId, line: ExecutionId) -> Vec<(Ticket, EffectId)> {
-        let (Some(held), Some(line)) = (self.roster.get(of), self.roster.get(line)) else {
-            return Vec::new();
-        };
-        let Some(Custody::Replica(holding)) = &held.custody else { return Vec::new() };
+        let Some((holding, line)) = self.held_beside(of, line) else { return Vec::new() };
         if !holding.replica.acknowledges() {
             return Vec::new();
         }
@@ -249,6 +243,14 @@ impl Engine {
             effect.point.author == self.options.node && standing.is_off_the_line(effect)
         });
         calls
+    }
+
+    /// How an execution is held together with others, and one of its lines.
+    fn held_beside(&self, of: ExecutionId, line: ExecutionId) -> Option<(&Holding, &Entry)> {
+        match &self.roster.get(of)?.custody {
+            Some(Custody::Replica(holding)) => Some((holding, self.roster.get(line)?)),
+            _ => None,
+        }
     }
 
     /// The id of the entry of a lost line.

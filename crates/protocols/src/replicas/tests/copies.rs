@@ -213,6 +213,27 @@ fn whoever_waits_for_one_that_says_nothing_insists() {
     assert!(insists_for(60, often_lost).is_some(), "what is lost is told again");
 }
 
+/// Words may come twice, and those that are on their way when something moves come too late.
+#[test]
+fn that_nothing_moved_before_something_did_counts_for_nothing() {
+    let mut lower = loser(2);
+    receive(&mut lower, 3, wish(3));
+    let all_stand_still = |lower: &mut Replica| {
+        for peer in [1, 3, 4, 1, 3, 4] {
+            receive(lower, peer, Message::Still { rounds: 100 });
+        }
+    };
+    let said = |lower: &mut Replica| {
+        fire(lower, Timer::AnswersOverdue);
+        said_to(&receive(lower, 3, wish(3)), 3).into_iter().cloned().collect::<Vec<_>>()
+    };
+    all_stand_still(&mut lower);
+    assert_eq!(said(&mut lower), [Message::Still { rounds: 1 }]);
+    all_stand_still(&mut lower);
+    receive(&mut lower, 1, Message::Allow { effects: vec![own(2)] });
+    assert_eq!(said(&mut lower), [Message::Still { rounds: 0 }]);
+}
+
 #[test]
 fn only_whoever_asks_again_is_told_that_nothing_moves_and_not_while_something_does() {
     let mut lower = loser(2);
