@@ -10,7 +10,7 @@
 //! rise, so undoing from higher to lower numbers is right for all lines at once, without knowing
 //! them; between lines that clash it adds an order that nobody needs and nobody minds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{
     Conduct, Decision, Effect, EffectId, EffectState, Ledger, Links, OperationKey, Recourse,
@@ -151,25 +151,20 @@ impl Owed {
         self.dropped.push(Dropped { effect: *id, kept: *kept });
     }
 
-    /// Parks what must not be undone before something that is parked.
+    /// Parks what must not be undone before something that is parked: be that for its own sake, or
+    /// because it waits itself. All entries of one undo wait together, so one of them may hold back
+    /// what the parked effect knows nothing of.
     fn hold_back(&mut self, ledger: &Ledger) {
-        let blockers: Vec<_> = self
-            .parked
-            .iter()
-            .filter(|parked| parked.reason != ParkReason::TakenBack)
-            .map(|parked| parked.effect)
-            .collect();
-        let undos = std::mem::take(&mut self.undo);
-        for undo in undos {
-            let members = || undo.same.iter().chain([&undo.effect]);
-            let waits_for = blockers
-                .iter()
-                .find(|blocker| members().any(|member| depends_on(ledger, blocker, member)));
-            match waits_for {
-                None => self.undo.push(undo),
-                Some(blocker) => {
-                    members().for_each(|member| self.park(member, ParkReason::After(*blocker)));
-                }
+        let own_sake = |parked: &&Parked| parked.reason != ParkReason::TakenBack;
+        let mut blockers: VecDeque<_> =
+            self.parked.iter().filter(own_sake).map(|parked| parked.effect).collect();
+        while let Some(blocker) = blockers.pop_front() {
+            let waits =
+                |undo: &mut Undo| undo.members().any(|member| depends_on(ledger, &blocker, member));
+            let held: Vec<Undo> = self.undo.extract_if(.., waits).collect();
+            for member in held.iter().flat_map(Undo::members) {
+                self.park(member, ParkReason::After(blocker));
+                blockers.push_back(*member);
             }
         }
     }
@@ -249,6 +244,11 @@ fn in_order(
 }
 
 impl Undo {
+    /// All entries that this undoes.
+    pub fn members(&self) -> impl Iterator<Item = &EffectId> {
+        self.same.iter().chain([&self.effect])
+    }
+
     /// Takes in another entry of the same operation; one whose answer is known goes first, because
     /// it need not ask.
     fn absorb(&mut self, effect: EffectId, way: UndoWay) {

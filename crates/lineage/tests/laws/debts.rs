@@ -83,10 +83,6 @@ fn conduct_of(conducts: &[Conduct], effect: &Effect) -> Conduct {
     conducts[effect.task as usize % conducts.len()]
 }
 
-fn members(undo: &Undo) -> impl Iterator<Item = &EffectId> {
-    undo.same.iter().chain([&undo.effect])
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
@@ -111,7 +107,7 @@ proptest! {
     ) {
         let case = Case::new(&happenings, conducts, ended);
         let kept_keys: BTreeSet<_> = case.owed.keep.iter().map(|id| case.key(id)).collect();
-        for id in case.owed.undo.iter().flat_map(members) {
+        for id in case.owed.undo.iter().flat_map(Undo::members) {
             prop_assert!(!case.owed.keep.contains(id));
             prop_assert!(!(case.conduct(id).deduplicates() && kept_keys.contains(&case.key(id))));
         }
@@ -124,7 +120,7 @@ proptest! {
         let case = Case::new(&happenings, conducts, ended);
         let mut count: BTreeMap<EffectId, usize> = BTreeMap::new();
         let mentioned = case.owed.keep.iter()
-            .chain(case.owed.undo.iter().flat_map(members))
+            .chain(case.owed.undo.iter().flat_map(Undo::members))
             .chain(case.owed.dropped.iter().map(|dropped| &dropped.effect))
             .chain(case.owed.parked.iter().map(|parked| &parked.effect));
         mentioned.for_each(|id| *count.entry(*id).or_default() += 1);
@@ -151,8 +147,8 @@ proptest! {
                 // What is undone last must not have been built on what is gone by then. Of several
                 // copies of one operation, one that was not built on it is enough: then none
                 // needed it.
-                let all_copies_depend = members(later).all(|copy| {
-                    members(earlier).any(|one| case.world.past[copy].contains(one))
+                let all_copies_depend = later.members().all(|copy| {
+                    earlier.members().any(|one| case.world.past[copy].contains(one))
                 });
                 prop_assert!(!all_copies_depend, "{:?} before {:?}", earlier, later);
             }
@@ -177,7 +173,7 @@ proptest! {
     ) {
         let case = Case::new(&happenings, conducts, ended);
         for parked in case.owed.parked.iter().filter(|one| one.reason != ParkReason::TakenBack) {
-            for undone in case.owed.undo.iter().flat_map(members) {
+            for undone in case.owed.undo.iter().flat_map(Undo::members) {
                 prop_assert!(!case.world.past[&parked.effect].contains(undone));
             }
         }
@@ -189,7 +185,7 @@ proptest! {
     ) {
         let mut case = Case::new(&happenings, conducts, ended);
         for undo in &case.owed.undo {
-            members(undo).for_each(|id| case.ledger.raise(id, EffectState::Undone));
+            undo.members().for_each(|id| case.ledger.raise(id, EffectState::Undone));
         }
         case.owed.keep.iter().for_each(|id| case.ledger.keep(id));
         let conducts = &case.conducts;
@@ -364,6 +360,31 @@ fn what_a_parked_effect_depended_on_waits_for_it() {
             Parked { effect: first, reason: ParkReason::After(second) },
         ]
     );
+}
+
+#[test]
+fn what_waits_with_a_copy_of_it_holds_back_what_it_depended_on() {
+    let mut ledger = Ledger::default();
+    // Two lines did operation 1, and the second of them did operation 2 before it, far along.
+    let one = line(&Lineage::default(), 1, 2);
+    let copy = done(&mut ledger, &one, 1);
+    let unknown = EffectId { branch: BranchId::TRUNK, point: one.head().expect("it has states") };
+    ledger.record(unknown, Effect::intended(key(3), 3));
+    let other = line(&Lineage::default(), 2, 6);
+    let before = done(&mut ledger, &other, 2);
+    let after = done(&mut ledger, &line(&other, 2, 2), 1);
+    // Operation 3, which followed the first copy, is in doubt: operation 1 waits for a person, and
+    // so must operation 2, which no copy of 3 depended on.
+    let owed = owed(&ledger, &Decision::trunk(line(&Lineage::default(), 3, 1)), |_, effect| {
+        let repetition =
+            if effect.key == key(3) { Repetition::Acts } else { Repetition::Deduplicated };
+        conduct(repetition, Reversal::WithResult)
+    });
+    assert_eq!(owed.undo, []);
+    let waits: BTreeMap<_, _> = owed.parked.iter().map(|one| (one.effect, one.reason)).collect();
+    assert_eq!(waits[&copy], ParkReason::After(unknown));
+    assert_eq!(waits[&after], ParkReason::After(unknown));
+    assert_eq!(waits[&before], ParkReason::After(after));
 }
 
 #[test]

@@ -188,7 +188,7 @@ impl Model for Compete {
                 let undo = self.owed(last).undo.remove(0);
                 let key = state.ledger.get(&undo.effect).expect("what is owed is known").key;
                 state.provider.undo(&undo.effect, key, self.conduct);
-                for id in undo.same.iter().chain([&undo.effect]) {
+                for id in undo.members() {
                     state.ledger.raise(id, EffectState::Undone);
                 }
             }
@@ -201,11 +201,8 @@ impl Model for Compete {
             Property::always(OWED, |model: &Self, state: &State| {
                 let Some(winner) = state.winner else { return true };
                 let owed = model.owed(state);
-                let undone: BTreeSet<_> = owed
-                    .undo
-                    .iter()
-                    .flat_map(|undo| undo.same.iter().chain([&undo.effect]))
-                    .collect();
+                let undone: BTreeSet<_> =
+                    owed.undo.iter().flat_map(|undo| undo.members()).collect();
                 let parked: BTreeSet<_> = owed.parked.iter().map(|parked| &parked.effect).collect();
                 state
                     .provider

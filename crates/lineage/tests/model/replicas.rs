@@ -375,7 +375,7 @@ impl Replicas {
             state.broken_laws.insert(rules::UNDO_ORDER);
         }
         let reached = if noted { EffectState::Undone } else { EffectState::Undoing };
-        undo.same.iter().chain([&undo.effect]).for_each(|id| ledger.raise(id, reached));
+        undo.members().for_each(|id| ledger.raise(id, reached));
     }
 }
 
