@@ -408,3 +408,35 @@ fn what_a_primary_held_back_that_was_cut_off_and_killed_never_was() {
         assert_eq!(condition(&mut cluster, 3), Condition::Completed);
     }
 }
+
+/// The same, and it dies once more when the others can be reached, whatever it has done by then: that the call never
+/// left was told to the lost line in a life that is over.
+#[test]
+fn what_was_held_back_never_was_however_often_its_primary_dies() {
+    let mut deaths = 0;
+    for turns in 1..40 {
+        let program = program_of("flow", &[("a", Provider::Keyed), ("b", Provider::Keyless)]);
+        let mut cluster = Cluster::new(3, &program);
+        cluster.start(&program, id(1), Survival::new(Strategy::Passive, 3));
+        cluster.run(SECOND);
+        let first = cluster.call_of(3);
+        cluster.cut(3, &[1, 2]);
+        cluster.answer(3, first);
+        cluster.run(Duration::from_millis(100));
+        cluster.kill(3);
+        let by_others = cluster.run_answering(10 * SECOND);
+        assert_eq!(names(&by_others), [(2, "a"), (2, "b")]);
+        cluster.revive(3);
+        cluster.dies_after = Some((3, turns));
+        cluster.heal();
+        assert_eq!(cluster.run_answering(5 * SECOND), [], "{turns}");
+        if cluster.is_down(3) {
+            deaths += 1;
+            cluster.revive(3);
+        }
+        assert_eq!(cluster.run_answering(20 * SECOND), [], "{turns}");
+        assert_eq!(parked(&mut cluster, 3), 0, "{turns}");
+        assert_eq!(condition(&mut cluster, 3), Condition::Completed);
+    }
+    assert!(5 < deaths, "it died only {deaths} times");
+}

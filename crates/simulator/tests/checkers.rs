@@ -19,6 +19,10 @@ use outlast_workflow::{Request, Target};
 const ID: ExecutionId = ExecutionId::from_bytes([1; 16]);
 
 fn plan(flow: &str) -> Plan {
+    plan_with(flow, Survival::solo())
+}
+
+fn plan_with(flow: &str, survival: Survival) -> Plan {
     let flows = Workload::built_in();
     let line = flows.iter().find(|known| known.name == flow).unwrap();
     let start = StartPlan {
@@ -26,7 +30,7 @@ fn plan(flow: &str) -> Plan {
         namespace: line.program.namespace.clone(),
         workflow: line.program.name.clone(),
         input: value::object([]),
-        survival: Some(Survival::solo()),
+        survival: Some(survival),
         delay: Duration::ZERO,
     };
     let definitions = vec![(Arc::clone(&line.program), Arc::clone(&line.text))];
@@ -242,6 +246,21 @@ fn something_done_on_two_lines_without_a_fault_is_noticed_however_much_is_undone
     visit(&mut world, 2, &request("undo/work", 2, true, Some(&receipt)));
     let finding = checkers::no_compensation_without_a_fault(&expectation, &world).unwrap_err();
     assert!(finding.contains("did POST ok/r1 on two lines"), "{finding}");
+}
+
+#[test]
+fn an_undo_of_a_line_that_a_majority_lacked_is_noticed_where_calls_wait_for_a_majority() {
+    for (strategy, is_noticed) in [(Strategy::Passive, true), (Strategy::PartitionTolerant, false)]
+    {
+        let options = WorldOptions { nodes: 3, learns: true, ..WorldOptions::default() };
+        let mut world = World::new(options, plan_with("line", Survival::new(strategy, 3)));
+        world.run_to_rest(&|_| true);
+        assert_eq!(checkers::nothing_is_undone_that_a_majority_lacked(&world), Ok(()));
+        let (receipt, _) = visit(&mut world, 1, &request("ok/a1", 1, false, None));
+        visit(&mut world, 2, &request("undo/work", 2, true, Some(&receipt)));
+        let finding = checkers::nothing_is_undone_that_a_majority_lacked(&world);
+        assert_eq!(finding.is_err(), is_noticed, "{strategy:?}: {finding:?}");
+    }
 }
 
 #[test]

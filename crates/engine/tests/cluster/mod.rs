@@ -30,6 +30,8 @@ pub(crate) struct Cluster {
     /// What was delivered: from, to, and the kind of word or envelope.
     pub(crate) delivered: Vec<(u64, u64, u8)>,
     down: BTreeSet<u64>,
+    /// A node that dies when it has done so many more things.
+    pub(crate) dies_after: Option<(u64, usize)>,
     /// Nodes whose words or envelopes of a kind are lost.
     pub(crate) mute: Vec<(u64, u8)>,
     /// What has a word of these kinds arrives twice.
@@ -59,6 +61,7 @@ impl Cluster {
             cut: BTreeSet::new(),
             delivered: Vec::new(),
             down: BTreeSet::new(),
+            dies_after: None,
             mute: Vec::new(),
             doubled: Vec::new(),
             noise: None,
@@ -132,18 +135,33 @@ impl Cluster {
 
     /// Has every node do what it can do now. A node that is never done is a finding.
     fn work(&mut self) {
+        let mut died = None;
         for node in self.nodes.iter_mut().filter(|it| !self.down.contains(&it.options.node.0)) {
+            let id = node.options.node.0;
             for turn in 0.. {
                 assert!(turn < TURNS_MAX, "{:?} is never done", node.options.node);
-                if !node.engine.has_work() {
+                if !node.engine.has_work() || died == Some(id) {
                     break;
                 }
                 node.step(Input::Turn);
+                if let Some((_, left)) = self.dies_after.as_mut().filter(|(dies, _)| *dies == id) {
+                    *left -= 1;
+                    died = (*left == 0).then_some(id);
+                }
             }
             // A disk that takes nothing for long is one that stands still.
             let position = node.engine.position();
             node.step(Input::Durable(position));
         }
+        if let Some(node) = died {
+            self.dies_after = None;
+            self.kill(node);
+        }
+    }
+
+    /// Whether a node is down.
+    pub(crate) fn is_down(&self, node: u64) -> bool {
+        self.down.contains(&node)
     }
 
     /// Delivers what was sent, and what follows from it, at this very time.

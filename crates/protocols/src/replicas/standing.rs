@@ -368,22 +368,22 @@ impl Standing {
             && records.all(|(_, record)| !record.deduplicated)
     }
 
-    /// Whether the line held does not have the state in which an effect was intended, of this replica, wherever
-    /// it was.
+    /// Whether the line held has none of the states in which this replica intended an effect, its own or one of
+    /// somebody else that it asked for again by the same key.
     pub fn is_off_the_line(&self, effect: &EffectId) -> bool {
         self.is_intended_off(effect, Some(&self.head.lineage))
     }
 
-    /// Whether an effect of this replica is known, and a line has none of the states in which it was intended.
+    /// Whether this replica intended an effect, and a line has none of the states in which it did.
     fn is_intended_off(&self, effect: &EffectId, line: Option<&Lineage>) -> bool {
-        let mut records = self.all_records().filter(|(id, _)| *id == effect).peekable();
-        let is_known = records.peek().is_some();
-        let Point { author, epoch, .. } = effect.point;
-        let is_on = |record: &Record| {
-            let state = Point { author, epoch, number: record.intended };
-            line.is_some_and(|line| line.contains(&state))
-        };
-        is_known && !records.any(|(_, record)| is_on(record))
+        let held = std::iter::once((&self.head.lineage, &self.records));
+        let lost = self.remnants.values().map(|remnant| (&remnant.lineage, &remnant.records));
+        let mut states = held
+            .chain(lost)
+            .filter_map(|(line, records)| line.at(records.get(effect)?.intended))
+            .peekable();
+        let is_known = states.peek().is_some();
+        is_known && !states.any(|state| line.is_some_and(|line| line.contains(&state)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_engine::{Condition, Engine, Parent, Strategy};
+use outlast_engine::{Acknowledge, Condition, Engine, Parent, Strategy};
 use outlast_lineage::{ExecutionId, Lineage, NodeId, OperationKey};
 use outlast_workflow::Outcome;
 
@@ -329,6 +329,30 @@ pub fn no_compensation_without_a_fault(calm: &Expectation, world: &World) -> Fin
         }
         if let Some(name) = undone_on_one_of_two_lines(world, *id) {
             return Err(format!("{id} did {name} on two lines though nothing had failed"));
+        }
+    }
+    Ok(())
+}
+
+/// Where a call leaves only when a majority has its intent, a line that loses has nothing to undo at
+/// services that know keys, whatever fails: what left is asked for by the same key on the line that goes on.
+pub fn nothing_is_undone_that_a_majority_lacked(world: &World) -> Finding {
+    if !world.services.deduplicating || 0 < world.disks_lost {
+        return Ok(());
+    }
+    for id in world.services.ledger.executions() {
+        let root = root_of(world, id);
+        let waits = world.client.survival_of(root).is_some_and(|survival| {
+            survival.is_replicated() && survival.acknowledge == Acknowledge::Majority
+        });
+        // Who goes on alone with what had failed holds no line with others either.
+        if !waits || world.revisited.contains_key(&root) {
+            continue;
+        }
+        let mut undos = world.services.ledger.of(id).filter(|act| act.undo && act.line.is_none());
+        if let Some(undo) = undos.next() {
+            let (name, node) = (name(world, undo), undo.node.0);
+            return Err(format!("a line of {id} that was lost made {name} at node {node}"));
         }
     }
     Ok(())

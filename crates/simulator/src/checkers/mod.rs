@@ -20,7 +20,7 @@ use crate::World;
 
 pub use effects::{
     Expectation, a_pivot_runs_in_one_line, net_effects_are_those_of_one_run,
-    no_compensation_without_a_fault, undos_come_in_reverse_order, what_failed_is_taken_back,
+    no_compensation_without_a_fault, nothing_is_undone_that_a_majority_lacked, undos_come_in_reverse_order, what_failed_is_taken_back,
 };
 
 /// A sentence that does not hold, and what was found instead.
@@ -52,6 +52,7 @@ pub fn everything_at_rest(calm: &Expectation, world: &World) -> Finding {
     net_effects_are_those_of_one_run(calm, world)?;
     nobody_holds_what_is_over(world)?;
     undos_come_in_reverse_order(world)?;
+    nothing_is_undone_that_a_majority_lacked(world)?;
     no_compensation_without_a_fault(calm, world)
 }
 

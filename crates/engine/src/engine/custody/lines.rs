@@ -179,6 +179,7 @@ impl Engine {
             of: id,
             line,
             told: false,
+            told_what_never_left: false,
             asked,
             told_of: BTreeSet::new(),
             in_flight,
@@ -231,7 +232,7 @@ impl Engine {
 
     /// Calls of this node that are not answered on a line that was lost, and never left: where
     /// acknowledgements count none leaves before a majority has its intent, and whoever goes on then has it,
-    /// too. So this is known in every life.
+    /// too. So this is known in every life, and of what another author had intended before as well.
     fn unknown_to_a_majority(&self, of: ExecutionId, line: ExecutionId) -> Vec<(Ticket, EffectId)> {
         let Some((holding, line)) = self.held_beside(of, line) else { return Vec::new() };
         if !holding.replica.acknowledges() {
@@ -239,9 +240,7 @@ impl Engine {
         }
         let mut calls = line.execution().unheard_calls();
         let standing = holding.replica.standing();
-        calls.retain(|(_, effect)| {
-            effect.point.author == self.options.node && standing.is_off_the_line(effect)
-        });
+        calls.retain(|(_, effect)| standing.is_off_the_line(effect));
         calls
     }
 
@@ -271,19 +270,27 @@ impl Engine {
             if std::mem::replace(&mut remnant.told, true) {
                 return Err(false);
             }
-            let of = remnant.of;
-            let pivots = self.held_back_pivots(of, id);
-            let unknown = self.unknown_to_a_majority(of, id);
-            let calls = pivots.into_iter().chain(unknown).map(|(ticket, _)| ticket);
-            for ticket in calls.collect::<BTreeSet<_>>() {
-                let event = never_left(ticket);
-                self.queue(id, |execution| Work::Advance { execution, event });
-            }
+            self.tell_what_never_left(id);
         } else if !remnant.told {
             self.queue(id, |execution| Work::Advance { execution, event });
             return Err(true);
         }
         Ok(event)
+    }
+
+    /// Tells a lost line which of its calls never left.
+    fn tell_what_never_left(&mut self, id: ExecutionId) {
+        if !self.wake(id) {
+            return;
+        }
+        let of = self.execution_of(id);
+        let pivots = self.held_back_pivots(of, id);
+        let unknown = self.unknown_to_a_majority(of, id);
+        let calls = pivots.into_iter().chain(unknown).map(|(ticket, _)| ticket);
+        for ticket in calls.collect::<BTreeSet<_>>() {
+            let event = never_left(ticket);
+            self.queue(id, |execution| Work::Advance { execution, event });
+        }
     }
 
     /// Advances a lost line by one event, and tells its replica what that undid.
@@ -393,6 +400,12 @@ impl Engine {
         if !custody.in_flight.is_empty() {
             // Their answers say how to undo them; it goes on with the last of them.
             return;
+        }
+        if !std::mem::replace(&mut custody.told_what_never_left, true) {
+            // It was told when it was lost; but if that was in an earlier life, or just now, it may not have
+            // taken that in, and would ask about calls that nobody has made.
+            self.tell_what_never_left(remnant);
+            return self.queue(remnant, Work::Withdraw);
         }
         let undo = custody.asked.clone();
         custody.told_of.clone_from(&undo);

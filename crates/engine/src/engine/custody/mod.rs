@@ -116,6 +116,9 @@ pub(super) struct Remnant {
     /// Whether it was told that it is lost.
     #[n(2)]
     pub(super) told: bool,
+    /// Whether it was told which of its calls never left before it undoes anything, in this life.
+    #[cbor(skip)]
+    pub(super) told_what_never_left: bool,
     /// Effects that are to be undone.
     #[cbor(skip)]
     pub(super) asked: BTreeSet<EffectId>,

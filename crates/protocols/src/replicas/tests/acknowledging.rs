@@ -5,8 +5,8 @@ use outlast_lineage::{Epoch, NodeId};
 
 use super::super::{Input, Message, Output, Setup, Timer};
 use super::steps::{
-    NOW, acknowledging, advance, begun, fire, head, held, lead, lose, point, receive, request,
-    said_to, setup, state, timer_at, vote,
+    NOW, acknowledging, advance, begun, effect, fire, head, held, intended, lead, lose, point,
+    receive, request, said_to, setup, state, timer_at, vote,
 };
 use crate::Members;
 
@@ -186,4 +186,22 @@ fn a_late_state_of_the_same_primary_takes_nothing_back() {
     receive(&mut backup, 2, state(2, longer.clone()));
     receive(&mut backup, 2, state(2, shorter));
     assert_eq!(backup.head(), &longer);
+}
+
+/// What somebody else had asked for, and was asked for again here, is where it was asked for here.
+#[test]
+fn an_effect_of_somebody_else_is_off_the_line_if_it_was_asked_for_off_the_line_here() {
+    let others = effect(5, 1, 1);
+    let mut second = begun(acknowledging(4, 5));
+    receive(&mut second, 5, state(1, head(&[(5, 1, 1)], 0)));
+    lose(&mut second, 5);
+    let term = second.standing().term;
+    [1, 2].iter().for_each(|peer| drop(receive(&mut second, *peer, vote(term, None))));
+    fire(&mut second, Timer::ElectionOver);
+    advance(&mut second, 0, vec![intended(others, "a", true)]);
+    assert!(!second.standing().is_off_the_line(&others), "it is on the line held");
+
+    receive(&mut second, 3, state(9, head(&[(5, 1, 1), (3, 9, 2)], 1)));
+    assert_eq!(second.standing().remnants.len(), 1, "the line was lost");
+    assert!(second.standing().is_off_the_line(&others));
 }
