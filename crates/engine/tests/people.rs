@@ -440,3 +440,64 @@ fn what_was_held_back_never_was_however_often_its_primary_dies() {
     }
     assert!(5 < deaths, "it died only {deaths} times");
 }
+
+/// A flow with a pivot at five nodes; node 5 leads, and reaches only node 4.
+fn cut_off_with_one_other() -> Cluster {
+    let calls = [("a", Provider::Keyed), ("p", Provider::Pivot), ("b", Provider::Keyed)];
+    let program = program_of("flow", &calls);
+    let mut cluster = Cluster::new(5, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 5));
+    cluster.run(SECOND);
+    [4, 5].into_iter().for_each(|node| cluster.cut(node, &[1, 2, 3]));
+    cluster
+}
+
+/// Its author is cut off from everyone, and a majority goes on from the state in which the pivot waited for a decision:
+/// that none was made is known when one is made on what the majority does.
+#[test]
+fn a_pivot_that_waited_for_a_decision_is_made_by_the_majority_that_goes_on_and_nobody_is_asked() {
+    for heals in [true, false] {
+        let mut cluster = cut_off_with_one_other();
+        let first = cluster.call_of(5);
+        cluster.answer(5, first);
+        cluster.run(SECOND);
+        assert_eq!(cluster.open(5), [""; 0], "it waits for a decision");
+        if heals {
+            cluster.cut(5, &[4]);
+            cluster.cut.retain(|(low, high)| *low != 4 && *high != 4 || *high == 5);
+        } else {
+            cluster.kill(5);
+            cluster.heal();
+        }
+        // Long enough for everyone to take up what node 4 has.
+        cluster.run(5 * SECOND);
+        let calls = cluster.run_answering(20 * SECOND);
+        // The majority had asked for the first one by itself, by the same key.
+        let names = calls.iter().map(|(_, name)| name.as_str()).filter(|name| *name != "a");
+        assert_eq!(names.collect::<Vec<_>>(), ["p", "b"], "heals: {heals}");
+        if heals {
+            cluster.heal();
+        } else {
+            cluster.revive(5);
+        }
+        assert_eq!(cluster.run_answering(20 * SECOND), [], "heals: {heals}");
+        for node in 1..=5 {
+            assert_eq!(parked(&mut cluster, node), 0);
+            assert_eq!(condition(&mut cluster, node), Condition::Completed);
+        }
+    }
+}
+
+/// The same, but it was decided on, and so may have left: only a person can say.
+#[test]
+fn a_pivot_whose_line_was_decided_on_is_left_to_a_person_by_whoever_goes_on() {
+    let mut cluster = cut_off_with_one_other();
+    cluster.heal();
+    let first = cluster.call_of(5);
+    cluster.answer(5, first);
+    cluster.run(SECOND);
+    assert_eq!(cluster.open(5), ["p"], "it has left");
+    cluster.cut(5, &[1, 2, 3, 4]);
+    assert_eq!(cluster.run_answering(5 * SECOND), [(5, "p".into()), (5, "b".into())]);
+    assert_eq!(parked(&mut cluster, 4), 1, "it is not made again");
+}

@@ -26,7 +26,7 @@ const TURNS_MAX: usize = 10_000;
 pub(crate) struct Cluster {
     nodes: Vec<Driver>,
     /// Links that are cut, lower node first.
-    cut: BTreeSet<(u64, u64)>,
+    pub(crate) cut: BTreeSet<(u64, u64)>,
     /// What was delivered: from, to, and the kind of word or envelope.
     pub(crate) delivered: Vec<(u64, u64, u8)>,
     down: BTreeSet<u64>,

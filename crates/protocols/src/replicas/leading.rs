@@ -1,6 +1,6 @@
 //! Being primary: states go out, acknowledgements come in, and calls leave when they may.
 
-use outlast_lineage::{Epoch, NodeId, Point};
+use outlast_lineage::{Epoch, Lineage, NodeId, Point};
 
 use super::passing::Unsent;
 use super::{Change, Choice, Head, Held, Message, Note, Output, Outputs, Replica, Role, Situation};
@@ -54,6 +54,7 @@ impl Replica {
         if self.untouched.is_some() {
             out.list.push(Output::Resume);
         } else {
+            self.undecided_after = None;
             self.spare(out);
             out.list.push(Output::GoOn);
         }
@@ -238,6 +239,28 @@ impl Replica {
         // Another line was chosen: this one can never be the one that counts.
         self.stand_down(out, None);
         self.tell_all(out, &Message::Want);
+    }
+
+    /// A decision was made, the next one after those known if it came in turn. If it is the first on a state of
+    /// this primary's own, what others did on this line after the decision before was never decided on by itself,
+    /// and never will be: whoever waited for that to let something leave has not let it leave.
+    pub(super) fn note_undecided(&mut self, in_turn: bool, decided_before: u64) {
+        let Some((since, term)) = self.leads_since() else { return };
+        let is_own = |pinned: &Lineage| {
+            let own = pinned.segments().iter().filter(|it| it.author == self.setup.me);
+            own.into_iter().any(|it| (since..=term).contains(&it.epoch))
+        };
+        if self.undecided_after.is_none() && self.standing.pinned().is_some_and(is_own) {
+            // Of a decision that was missed nobody knows how far it went.
+            self.undecided_after = Some(if in_turn { decided_before } else { u64::MAX });
+        }
+    }
+
+    /// Whether a state of another author, from which this primary went on, was not decided on before one of its
+    /// own was; nothing if that is not known yet.
+    pub fn was_undecided(&self, number: u64) -> Option<bool> {
+        self.leads()?;
+        self.undecided_after.map(|after| after < number)
     }
 
     /// Whether a head goes on from what was decided.

@@ -143,6 +143,9 @@ pub struct Replica {
     /// If the state held is as this replica left it as primary, in this life: the first of its terms in a
     /// row of which that holds.
     untouched: Option<Epoch>,
+    /// If a state of its own was decided on since it went on from what others left: up to which state
+    /// something had been decided on before that. None of the others' states beyond was decided on by itself.
+    undecided_after: Option<u64>,
     /// Whether the owner was told that it ended.
     concluded: bool,
     acknowledges_soon: bool,
@@ -206,6 +209,7 @@ impl Replica {
             reminded: 0,
             told: 0,
             untouched: None,
+            undecided_after: None,
             concluded: false,
             acknowledges_soon: false,
             resends: false,

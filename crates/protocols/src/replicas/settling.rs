@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use outlast_lineage::{EffectId, Epoch, OperationKey};
+use outlast_lineage::{EffectId, Epoch, Lineage, OperationKey};
 
 use super::wishes::LastOwed;
 use super::{
@@ -26,7 +26,10 @@ impl Replica {
             return;
         }
         let is_final = choice.is_final;
+        let in_turn = instance == self.standing.decisions;
+        let decided_before = self.standing.pinned().map_or(0, Lineage::number);
         self.change(out, Change::Decided(instance, choice));
+        self.note_undecided(in_turn, decided_before);
         if is_final {
             out.report(Situation::RunDecided);
             self.conclude(out);

@@ -20,7 +20,8 @@ use crate::World;
 
 pub use effects::{
     Expectation, a_pivot_runs_in_one_line, net_effects_are_those_of_one_run,
-    no_compensation_without_a_fault, nothing_is_undone_that_a_majority_lacked, undos_come_in_reverse_order, what_failed_is_taken_back,
+    no_compensation_without_a_fault, nothing_is_undone_that_a_majority_lacked,
+    undos_come_in_reverse_order, what_failed_is_taken_back,
 };
 
 /// A sentence that does not hold, and what was found instead.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use outlast_lineage::{EffectId, ExecutionId};
-use outlast_protocols::replicas::{Input, Note, Output};
+use outlast_protocols::replicas::{Change, Input, Note, Output};
 use outlast_workflow::{Advance, Author, Command, EffectNote, Event, Outcome, Resolution};
 
 use super::super::running::touches_parking;
@@ -156,6 +156,7 @@ impl Engine {
                 let held_back = self.held_back_pivots(id, id);
                 let never_left = held_back.into_iter().map(|(_, effect)| effect).collect();
                 self.advance_in_turn(step, id, Event::TakenOver { never_left }, turn);
+                turn.taken_over = true;
             }
             Output::Resume => self.resume_as_primary(step, id),
             Output::Stop => self.stop_leading(id),
@@ -253,11 +254,20 @@ impl Engine {
         let letters = self.shared(id).map(|of| turn.letters(of)).unwrap_or_default();
         // A whole state comes without what happened on the way to it.
         let parking = turn.adopted.is_some() || turn.happenings.iter().any(touches_parking);
+        let decided = turn.changes.iter().any(|change| matches!(change, Change::Decided(..)));
         if recorded {
             self.record_turn(step, id, &mut turn);
         }
         let Turn {
-            happenings, commands, advanced, pivots, situations, concluded, forgotten, ..
+            happenings,
+            commands,
+            advanced,
+            taken_over,
+            pivots,
+            situations,
+            concluded,
+            forgotten,
+            ..
         } = turn;
         let position = self.roster.known(id).position;
         for Letter { to, message, early, awaited } in letters {
@@ -280,8 +290,10 @@ impl Engine {
             let commands =
                 if advanced { self.hold_back(id, commands, &pivots) } else { Vec::new() };
             self.conclude(step, id, position, (happenings, parking), commands);
-            if advanced && parking {
+            if (advanced && parking) || taken_over || decided {
                 self.settle_what_never_left(id);
+            }
+            if advanced && parking {
                 self.claim_answers(id);
             }
         }
@@ -371,20 +383,39 @@ impl Engine {
         at_once
     }
 
-    /// Of a pivot that was held back when it was stopped, or when its time was over, no person needs to
-    /// find out what became of it: it did not happen.
+    /// Of a pivot that was held back when it was stopped, when its time was over, or when another node went on,
+    /// no person needs to find out what became of it: it did not happen. Of one of another node that is known when a
+    /// state of this one is decided on: if none in which it was intended had been before, it never left.
     fn settle_what_never_left(&mut self, id: ExecutionId) {
         let Some(entry) = self.roster.get(id) else { return };
         let Some(Custody::Replica(holding)) = &entry.custody else { return };
         if holding.terms.survival.pivots_anywhere || holding.replica.leads().is_none() {
             return;
         }
-        let mut parked = entry.execution().parked_pivots(&entry.defined.program);
-        parked.retain(|(effect, _)| holding.replica.standing().is_undecided(effect));
-        for (effect, wanted) in parked {
+        let (replica, standing) = (&holding.replica, holding.replica.standing());
+        let mut to_be_decided = None;
+        let mut settled = Vec::new();
+        for (effect, wanted) in entry.execution().parked_pivots(&entry.defined.program) {
+            let is_of_another = standing.all_records().all(|(of, _)| *of != effect);
+            // A branch has no more states than its execution: it was intended in this one, or later.
+            let undecided = match is_of_another {
+                true => replica.was_undecided(effect.point.number),
+                false => Some(standing.is_undecided(&effect)),
+            };
+            match undecided {
+                Some(true) => settled.push((effect, wanted)),
+                Some(false) => {}
+                None => to_be_decided = Some(standing.head.lineage.number()),
+            }
+        }
+        for (effect, wanted) in settled {
             let resolution = if wanted { Resolution::Retry } else { Resolution::NotDone };
             let event = Event::Resolved { effect, resolution };
             self.queue(id, |execution| Work::Advance { execution, event });
+        }
+        if let Some(number) = to_be_decided {
+            let word = Word::Replica(Box::new(Input::DecisionWanted { number }));
+            self.queue(id, |execution| Work::Custody { execution, word });
         }
     }
 

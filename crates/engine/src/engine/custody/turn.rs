@@ -38,6 +38,8 @@ pub(super) struct Turn {
     pub(super) commands: Vec<Command>,
     /// Whether commands and happenings are this node's own.
     pub(super) advanced: bool,
+    /// Whether this node went on from what another one had left.
+    pub(super) taken_over: bool,
     /// Effects that can be neither undone nor repeated, among those intended.
     pub(super) pivots: BTreeSet<EffectId>,
     pub(super) decisions: Vec<(u32, outlast_protocols::paxos::Record)>,

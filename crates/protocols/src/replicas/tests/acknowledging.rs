@@ -3,10 +3,10 @@
 
 use outlast_lineage::{Epoch, NodeId};
 
-use super::super::{Input, Message, Output, Setup, Timer};
+use super::super::{Choice, Input, Message, Output, Replica, Setup, Timer};
 use super::steps::{
-    NOW, acknowledging, advance, begun, effect, fire, head, held, intended, lead, lose, point,
-    receive, request, said_to, setup, state, timer_at, vote,
+    NOW, acknowledging, advance, begun, effect, fire, head, held, intended, lead, line, lose,
+    point, receive, request, said_to, setup, state, timer_at, vote,
 };
 use crate::Members;
 
@@ -204,4 +204,48 @@ fn an_effect_of_somebody_else_is_off_the_line_if_it_was_asked_for_off_the_line_h
     receive(&mut second, 3, state(9, head(&[(5, 1, 1), (3, 9, 2)], 1)));
     assert_eq!(second.standing().remnants.len(), 1, "the line was lost");
     assert!(second.standing().is_off_the_line(&others));
+}
+
+/// Node 4 of five, elected where node 5 had come to its second state, with one state of its own.
+fn gone_on() -> (Replica, u64) {
+    let mut second = begun(setup(4, 5, 1));
+    receive(&mut second, 5, state(1, head(&[(5, 1, 2)], 1)));
+    lose(&mut second, 5);
+    let term = second.standing().term;
+    fire(&mut second, Timer::ElectionOver);
+    advance(&mut second, 1, Vec::new());
+    (second, term.0)
+}
+
+/// Something is decided on a line before its end.
+fn decide_on(replica: &mut Replica, instance: u32, runs: &[(u64, u64, u64)]) {
+    let choice = Choice { lineage: line(runs), is_final: false };
+    replica.step(NOW, Input::Decided { instance, choice });
+}
+
+/// What waits for a decision leaves when it is made. Whoever goes on knows that none was made on a state of another
+/// when the next one is on its own.
+#[test]
+fn whoever_goes_on_knows_what_was_undecided_when_its_own_state_is_decided_on() {
+    let (mut second, term) = gone_on();
+    assert_eq!(second.was_undecided(2), None, "nothing was decided on");
+    decide_on(&mut second, 0, &[(5, 1, 2), (4, term, 1)]);
+    assert_eq!(second.was_undecided(2), Some(true));
+    assert_eq!(second.was_undecided(1), Some(true));
+
+    let (mut second, term) = gone_on();
+    decide_on(&mut second, 0, &[(5, 1, 1)]);
+    assert_eq!(second.was_undecided(2), None, "it was decided on what another did");
+    decide_on(&mut second, 1, &[(5, 1, 2), (4, term, 1)]);
+    assert_eq!((second.was_undecided(1), second.was_undecided(2)), (Some(false), Some(true)));
+    advance(&mut second, 1, Vec::new());
+    decide_on(&mut second, 2, &[(5, 1, 2), (4, term, 2)]);
+    assert_eq!(second.was_undecided(2), Some(true), "that it was is still known");
+}
+
+#[test]
+fn whoever_missed_a_decision_does_not_know_what_was_undecided() {
+    let (mut second, term) = gone_on();
+    decide_on(&mut second, 1, &[(5, 1, 2), (4, term, 1)]);
+    assert_eq!(second.was_undecided(2), Some(false));
 }
