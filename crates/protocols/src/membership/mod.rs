@@ -278,6 +278,8 @@ impl Membership {
             self.announce_to(now, &[State::Joining, State::Dead], REACHED_AT_A_TIME);
             // News can get lost on the way; nobody misses what it never heard of.
             self.announce_to(now, &[State::Alive], 1);
+            // Who left may be back, and remember nobody but nodes that are gone.
+            self.announce_to(now, &[State::Left], 1);
             self.tell_of_the_gone(step);
             self.ask_the_suspects(step);
         } else {

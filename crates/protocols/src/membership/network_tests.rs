@@ -368,6 +368,18 @@ fn whoever_was_cut_off_when_a_node_left_hears_of_it_afterwards() {
 }
 
 #[test]
+fn whoever_left_and_remembers_only_nodes_that_are_gone_is_found_by_the_others() {
+    let mut world = World::cluster(3, 4);
+    world.leave(node(2));
+    world.run_for(Duration::from_secs(2));
+    world.crash(node(1));
+    world.run_for(AGREEMENT_BOUND);
+    world.left.remove(&node(2));
+    world.start(node(2), &[node(1)]);
+    assert!(world.time_to_agree().is_some(), "{:?}", world.disagreement());
+}
+
+#[test]
 fn who_crashes_is_not_taken_for_leaving() {
     let mut world = World::cluster(1, 5);
     world.crash(node(3));
