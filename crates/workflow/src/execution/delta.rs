@@ -94,6 +94,8 @@ pub(crate) struct Touched {
     pub(crate) plans: BTreeSet<PlanId>,
     pub(crate) joins: BTreeSet<JoinId>,
     pub(crate) effects: BTreeSet<EffectId>,
+    /// Those of them that were settled and then recorded again.
+    pub(crate) renewed: BTreeSet<EffectId>,
     pub(crate) consumed: Vec<u64>,
     pub(crate) exchange: ExchangePatch,
     pub(crate) head: bool,
@@ -137,6 +139,10 @@ impl Execution {
             }
         }
         for id in touched.effects {
+            // It is not what it was before: whoever only recorded it would not let it fall back.
+            if touched.renewed.contains(&id) {
+                delta.effects.push((id, None));
+            }
             delta.effects.push((id, self.ledger.get(&id).cloned()));
         }
         delta

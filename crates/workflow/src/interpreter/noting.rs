@@ -93,8 +93,11 @@ impl Machine<'_> {
 
     fn record_effect(&mut self, request: &Request, state: EffectState, task: u32) {
         let effect = Effect { state, ..Effect::intended(request.key, task) };
+        let is_known = self.execution.ledger.get(&request.effect).is_some();
         self.execution.ledger.record(request.effect, effect);
-        self.touched.effects.insert(request.effect);
+        if !self.touched.effects.insert(request.effect) && !is_known {
+            self.touched.renewed.insert(request.effect);
+        }
     }
 
     pub(super) fn settle_effect(&mut self, id: EffectId) {
