@@ -54,7 +54,9 @@ fn tree_of(leaf: impl Strategy<Value = Node> + 'static) -> impl Strategy<Value =
                 }
             ),
             1 => inner.clone().prop_map(|body| Node::Scope(Box::new(body))),
-            1 => (10..400i64, inner).prop_map(|(after, body)| Node::Within(after, Box::new(body))),
+            1 => (10..400i64, inner.clone())
+                .prop_map(|(after, body)| Node::Within(after, Box::new(body))),
+            2 => (10..400i64, inner).prop_map(|(after, body)| Node::Limited(after, Box::new(body))),
         ]
     })
 }
@@ -99,6 +101,9 @@ fn with_cancellations(
         Node::Scope(body) => Node::Scope(Box::new(with_cancellations(*body, names, in_loops))),
         Node::Within(after, body) => {
             Node::Within(after, Box::new(with_cancellations(*body, names, in_loops)))
+        }
+        Node::Limited(after, body) => {
+            Node::Limited(after, Box::new(with_cancellations(*body, names, in_loops)))
         }
         Node::Try(body, retries, handler) => {
             let body = with_cancellations(*body, names, in_loops);
@@ -271,6 +276,32 @@ proptest! {
     fn rolling_back_leaves_nothing(root in tree(), luck in luck()) {
         let root = Node::Sequence(vec![root, Node::Raise(418)]);
         let mut world = world(&root, OnFault::Compensate, &luck);
+        let outcome = run(&mut world);
+        prop_assert!(matches!(outcome, Outcome::Compensated(_)));
+        nothing_stands(&world)?;
+        undos_come_after_their_deeds(&world)?;
+    }
+
+    /// The same for a run that faults and is only rolled back when somebody asks for it; calls may be under way
+    /// when the time of a task is over.
+    #[test]
+    fn rolling_back_what_has_faulted_leaves_nothing(
+        root in tree(),
+        luck in luck(),
+        haste in 0..30usize,
+    ) {
+        let root = Node::Sequence(vec![root, Node::Raise(418)]);
+        let mut world = world(&root, OnFault::Leave, &luck);
+        let mut clock = kit::world::Dice(luck.seed ^ 5);
+        while world.ended.is_none() {
+            resolve_parked(&mut world);
+            if !(clock.percent(haste) && world.next_timer()) {
+                prop_assert!(world.step() || world.ended.is_some());
+            }
+        }
+        prop_assert!(matches!(world.ended.take(), Some(Outcome::Faulted(_))));
+        prop_assert!(world.open.is_empty(), "nothing of it goes on: {:?}", world.open);
+        world.happen(Event::CompensateRequested("the test asks for it".into()));
         let outcome = run(&mut world);
         prop_assert!(matches!(outcome, Outcome::Compensated(_)));
         nothing_stands(&world)?;

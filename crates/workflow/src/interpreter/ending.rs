@@ -286,10 +286,10 @@ impl Machine<'_> {
         branch.set_data(frame.raw);
         self.enter_at(&mut branch, frame.task, frame.path);
         let doubt = frame.doubt || frame.activity.unanswered().is_some();
-        let answered = matches!(self.program.task(frame.task).kind, Kind::Call { .. }) && !doubt;
-        let anew = answered || self.rolls_back_by_itself(frame.task);
+        let calls = matches!(self.program.task(frame.task).kind, Kind::Call { .. });
+        let anew = !doubt && (calls || self.rolls_back_by_itself(frame.task));
         let entered = branch.top_mut().expect("it was just entered");
-        (entered.tries, entered.doubt) = (frame.tries + u64::from(anew), doubt);
+        (entered.tries, entered.doubt) = (frame.tries + u64::from(anew), doubt && calls);
         if !anew && self.execution.is_shared() {
             entered.asked_after = frame.asked_after.or(Some(revivals));
         }

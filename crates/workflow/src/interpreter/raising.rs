@@ -129,14 +129,16 @@ impl Machine<'_> {
         self.stop_with_fault(fault);
     }
 
+    /// Lets the innermost task of a branch be the one that failed. Nothing of it goes on.
     fn mark_failed(&mut self, origin: BranchId, fault: Fault) {
-        if let Some(mut branch) = self.take(origin) {
-            if let Some(frame) = branch.top_mut() {
-                let in_doubt = frame.activity.unanswered().cloned().map(Box::new);
-                frame.activity = Activity::Failed(fault, in_doubt);
-            }
-            self.put_waiting(branch);
+        let Some(mut branch) = self.take(origin) else { return };
+        let entries = self.stop_in_place(&mut branch);
+        self.keep_stopped(&branch, entries);
+        if let Some(frame) = branch.top_mut() {
+            let in_doubt = frame.activity.unanswered().cloned().map(Box::new);
+            frame.activity = Activity::Failed(fault, in_doubt);
         }
+        self.put_waiting(branch);
     }
 
     /// A branch that was cut off comes back. From any other epoch than the one it was cut in, only

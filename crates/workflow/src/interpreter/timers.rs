@@ -6,7 +6,7 @@ use outlast_lineage::{BranchId, Time};
 
 use super::evaluation::{Sight, evaluated};
 use super::{Machine, Turn};
-use crate::execution::{Activity, Alarm, Branch, Frame, TryStage};
+use crate::execution::{Activity, Alarm, Branch, Frame, PlanEntry, TryStage};
 use crate::program::{Kind, Program, Template};
 use crate::{Command, Fault, FaultKind, Happening, TaskId, Ticket};
 
@@ -146,8 +146,7 @@ impl<'a> Machine<'a> {
             }
             match &frame.activity {
                 Activity::Try(trying) if is(&trying.attempt_deadline) => {
-                    let fault = self.timeout_fault(branch, depth);
-                    return Some(self.raise_from(branch, depth + 1, fault));
+                    return Some(self.time_out_attempt(branch, depth));
                 }
                 Activity::Try(trying) if matches!(&trying.stage, TryStage::Delaying(a) if a.ticket == ticket) =>
                 {
@@ -199,36 +198,45 @@ impl<'a> Machine<'a> {
         let from = if is_undo { depth + 1 } else { depth };
         match self.raise_from(branch, from, fault) {
             Turn::Raised(fault) => {
-                let mut entries = self.unwind_inside(branch, depth);
-                let owes = match &branch.frames()[depth].activity {
-                    Activity::Calling(calling) => {
-                        self.commands.push(Command::Abandon(calling.ticket));
-                        true
-                    }
-                    Activity::Again(alarm, calling) => {
-                        self.cancel_alarm(Some(*alarm));
-                        calling.is_some()
-                    }
-                    _ => self.owes_for_result(branch, &[], branch.frames()),
-                };
-                if owes {
-                    let start = self.start_of_uncertain(branch.frames());
-                    entries.push(self.uncertain_in_place(branch, start));
-                    self.abandon_evaluation(branch);
-                    branch.frame_mut(depth).doubt = true;
-                    self.set_activity(branch, Activity::Begin);
-                }
-                let around = self.scope_around(branch, depth);
-                self.plan_mut(around).extend(entries);
+                self.stop_late(branch, depth);
                 Turn::Raised(fault)
             }
             turn => turn,
         }
     }
 
-    fn abandon_evaluation(&mut self, branch: &mut Branch) {
-        let evaluating = branch.top_mut().and_then(|frame| frame.evaluating.take());
-        self.commands.extend(evaluating.map(|evaluating| Command::Abandon(evaluating.ticket)));
+    /// The attempt of a `try` at a depth has taken too long: the innermost task fails.
+    fn time_out_attempt(&mut self, branch: &mut Branch, depth: usize) -> Turn {
+        let fault = self.timeout_fault(branch, depth);
+        match self.raise_from(branch, depth + 1, fault) {
+            Turn::Raised(fault) => {
+                let entry = self.stop_result_in_place(branch);
+                self.keep_stopped(branch, entry.into_iter().collect());
+                Turn::Raised(fault)
+            }
+            turn => turn,
+        }
+    }
+
+    /// Stops a task at a depth that took too long, and all that it has under way; it stays itself, to be begun
+    /// again. What was done by then is undone in its turn, so it goes to the plan of the task, if that has one.
+    fn stop_late(&mut self, branch: &mut Branch, depth: usize) {
+        let inside = self.unwind_inside(branch, depth);
+        let own = match &branch.frames()[depth].activity {
+            Activity::Calling(calling) => {
+                self.commands.push(Command::Abandon(calling.ticket));
+                Some(self.owe_in_place(branch))
+            }
+            Activity::Again(alarm, Some(_)) => {
+                self.cancel_alarm(Some(*alarm));
+                Some(self.owe_in_place(branch))
+            }
+            _ => self.stop_result_in_place(branch),
+        };
+        let mut entries: Vec<PlanEntry> = own.into_iter().collect();
+        entries.extend(self.stop_in_place(branch));
+        entries.extend(inside);
+        self.keep_stopped(branch, entries);
     }
 
     fn run_timed_out(&mut self) {

@@ -154,6 +154,57 @@ impl Machine<'_> {
         }
     }
 
+    /// Stops what the innermost task of a branch has under way, though the task itself stays, to be begun again;
+    /// gives what that did, oldest first. A call that was not answered is left where it is.
+    pub(super) fn stop_in_place(&mut self, branch: &mut Branch) -> Vec<PlanEntry> {
+        if branch.top().is_none_or(|frame| frame.activity.unanswered().is_some()) {
+            return Vec::new();
+        }
+        self.abandon_evaluation(branch);
+        let frame = branch.pop().expect("just seen");
+        let mut entries = Vec::new();
+        self.stop_activity(branch, std::slice::from_ref(&frame), &frame.activity, &mut entries);
+        // Who was stopped would only say so: when this is tried again, another one is started.
+        let is_child = matches!(frame.activity, Activity::Child { .. });
+        let tries = frame.tries + u64::from(is_child);
+        // Branches are only stopped, and what they did is not undone: they ask for the same when they run again.
+        let doubt = frame.doubt || matches!(frame.activity, Activity::Gather(_));
+        branch.push(Frame { activity: Activity::Begin, tries, doubt, ..frame });
+        without_halves(entries)
+    }
+
+    /// What the innermost task, which stays, has done, if only the worker is missing that evaluates what the undo
+    /// needs.
+    pub(super) fn stop_result_in_place(&mut self, branch: &mut Branch) -> Option<PlanEntry> {
+        let owes = self.owes_for_result(branch, &[], branch.frames());
+        owes.then(|| self.owe_in_place(branch))
+    }
+
+    /// The call of the innermost task, which stays, for whoever undoes it.
+    pub(super) fn owe_in_place(&mut self, branch: &mut Branch) -> PlanEntry {
+        let start = self.start_of_uncertain(branch.frames());
+        let entry = self.uncertain_in_place(branch, start);
+        self.abandon_evaluation(branch);
+        branch.top_mut().expect("a task is being run").doubt = true;
+        self.set_activity(branch, Activity::Begin);
+        entry
+    }
+
+    fn abandon_evaluation(&mut self, branch: &mut Branch) {
+        if branch.top().is_some_and(|frame| frame.evaluating.is_some()) {
+            let evaluating = branch.top_mut().and_then(|frame| frame.evaluating.take());
+            self.commands.extend(evaluating.map(|evaluating| Command::Abandon(evaluating.ticket)));
+        }
+    }
+
+    /// Keeps what was stopped in the innermost task for whoever rolls it back, or what is around it.
+    pub(super) fn keep_stopped(&mut self, branch: &Branch, entries: Vec<PlanEntry>) {
+        if !entries.is_empty() {
+            let plan = self.scope_around(branch, branch.frames().len());
+            self.plan_mut(plan).extend(entries);
+        }
+    }
+
     /// A call that may have happened and was taken off a branch, the innermost of some frames.
     fn uncertain(&mut self, branch: &Branch, frames: &[Frame]) -> PlanEntry {
         let start = self.start_of_uncertain(frames);

@@ -53,6 +53,8 @@ pub enum Node {
     Scope(Box<Self>),
     /// Takes too long after so many milliseconds.
     Within(i64, Box<Self>),
+    /// The same for a task itself, without one around it.
+    Limited(i64, Box<Self>),
     /// Rolls back the innermost scope.
     Compensate,
     /// Rolls back in parallel.
@@ -251,6 +253,13 @@ impl Builder {
                 let after = value::object([("milliseconds", value::integer(milliseconds))]);
                 task.timeout = Some(Template::Literal(after));
                 self.put(task)
+            }
+            Node::Limited(milliseconds, node) => {
+                let id = self.add(*node);
+                let after = value::object([("milliseconds", value::integer(milliseconds))]);
+                let task = self.tasks[id.0 as usize].as_mut().expect("it was just put there");
+                task.timeout = Some(Template::Literal(after));
+                id
             }
             Node::Compensate => self.compensate(CompensationOrder::Reverse),
             Node::CompensateParallel => self.compensate(CompensationOrder::Parallel),
