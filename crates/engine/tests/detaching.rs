@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::{call, child, id, program};
-use outlast_engine::{Ask, Condition, Reply, Strategy, Summary, Survival, Which};
+use outlast_engine::{Ask, Condition, Input, Reply, Strategy, Summary, Survival, Which};
 use outlast_expressions::value;
-use outlast_workflow::Program;
+use outlast_workflow::{Answer, Fault, FaultKind, Program};
 
 const A_MOMENT: Duration = Duration::from_millis(100);
 const A_WHILE: Duration = Duration::from_secs(5);
@@ -251,4 +251,66 @@ fn what_is_started_runs_others_as_they_were_when_the_first_was_started() {
     names.sort_unstable();
     assert_eq!(names, ["after", "before", "deliver", "inside"]);
     check_one_errand(&mut cluster);
+}
+
+/// The same as `starter`, but started: its first call is refused, so that it has faulted, and all have forgotten it.
+fn faulted_before_it_starts(survival: Survival) -> Cluster {
+    let mut cluster = started(&[&starter(), &errand()], survival);
+    for node in 1..=3 {
+        for (execution, ticket, _) in std::mem::take(&mut cluster.node(node).calls) {
+            let fault = Fault::new(FaultKind::Runtime, "no", "it says no").with_status(400);
+            let answer = Answer::Failed(fault);
+            cluster.node(node).step(Input::Answered { execution, ticket, answer });
+        }
+    }
+    cluster.run(A_WHILE);
+    assert_eq!(cluster.node(3).show(id(5)).summary.condition, Condition::Faulted);
+    assert_eq!(cluster.node(3).engine.phases().count(), 0, "all have forgotten");
+    cluster
+}
+
+#[test]
+fn a_run_that_is_tried_again_after_its_end_starts_it_once_wherever_its_node_dies() {
+    for survival in [alone(), passive(), Survival::new(Strategy::Active, 3)] {
+        for dies_after in 0..8 {
+            let mut cluster = faulted_before_it_starts(survival.clone());
+            // Another version comes before it is tried again.
+            let newer = program("errand", "2.0.0", vec![call("newer")]);
+            cluster.node(2).define_as(&newer, "name: newer");
+            assert_eq!(cluster.node(2).ask(Ask::Retry(Which::Id(id(5)))), Reply::Done);
+            cluster.run(A_MOMENT);
+            assert_eq!(cluster.open(2), ["before"]);
+            let before = cluster.call_of(2);
+            cluster.dies_after = Some((2, dies_after)).filter(|_| 0 < dies_after);
+            cluster.answer(2, before);
+            cluster.run(A_MOMENT);
+            cluster.dies_after = None;
+            if cluster.is_down(2) {
+                cluster.revive(2);
+            }
+            let called = cluster.run_answering(A_WHILE);
+            assert_eq!(count(&called, "deliver"), 1, "{dies_after}: {called:?}");
+            assert_eq!(cluster.node(2).show(id(5)).summary.condition, Condition::Completed);
+            let children = children(&mut cluster, 2);
+            assert_eq!(children.len(), 1, "{children:?}");
+            assert_eq!(children[0].condition, Condition::Completed);
+        }
+    }
+}
+
+#[test]
+fn what_had_started_before_its_parent_failed_is_not_started_again() {
+    let mut cluster = about_to_start(passive());
+    cluster.run(A_MOMENT);
+    assert_eq!(cluster.open(3), ["after", "walk"]);
+    let (execution, ticket, _) = cluster.call_of(3);
+    let fault = Fault::new(FaultKind::Runtime, "no", "it says no").with_status(400);
+    let answer = Answer::Failed(fault);
+    cluster.node(3).step(Input::Answered { execution, ticket, answer });
+    let called = cluster.run_answering(A_WHILE);
+    assert_eq!(count(&called, "deliver"), 1, "{called:?}");
+    assert_eq!(cluster.node(1).ask(Ask::Retry(Which::Id(id(5)))), Reply::Done);
+    let called = cluster.run_answering(A_WHILE);
+    assert_eq!(called, [(1, "after".to_owned())]);
+    assert_eq!(children(&mut cluster, 1).len(), 1);
 }

@@ -6,12 +6,12 @@ mod driver;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::Cluster;
-use driver::{call, classed, emit, id, listen, program, text};
-use outlast_engine::{Ask, Condition, Reply, Strategy, Survival, Which};
+use cluster::{Cluster, Provider};
+use driver::{call, classed, emit, id, listen, program, raw_program, task, text};
+use outlast_engine::{Ask, Condition, Input, Reply, Strategy, Survival, Which};
 use outlast_expressions::{Value, value};
-use outlast_workflow::Program;
-use outlast_workflow::program::Class;
+use outlast_workflow::program::{Class, Kind, Task};
+use outlast_workflow::{Answer, Fault, FaultKind, Program, TaskId};
 
 const A_MOMENT: Duration = Duration::from_millis(100);
 const A_WHILE: Duration = Duration::from_secs(5);
@@ -259,4 +259,73 @@ fn an_event_that_waited_leaves_after_a_restart_of_everyone() {
         assert_eq!(cluster.node(node).show(id(5)).summary.condition, Condition::Completed);
         assert_eq!(taken(&mut cluster, node), 1, "node {node}");
     }
+}
+
+/// Answers the only call that is open with a refusal, until all have forgotten the run that fails by it.
+fn fail(cluster: &mut Cluster) {
+    let (execution, ticket, _) = cluster.call_of(3);
+    let fault = Fault::new(FaultKind::Runtime, "no", "it says no").with_status(400);
+    let answer = Answer::Failed(fault);
+    cluster.node(3).step(Input::Answered { execution, ticket, answer });
+    cluster.run(A_WHILE);
+    assert_eq!(cluster.node(3).show(id(5)).summary.condition, Condition::Faulted);
+    assert_eq!(cluster.node(3).engine.phases().count(), 0, "all have forgotten");
+}
+
+#[test]
+fn what_is_emitted_by_a_run_that_is_tried_again_after_its_end_leaves_once_wherever_its_node_dies() {
+    let tasks = vec![call("before"), emit("tell", "news"), listen("hear", "news"), call("heard")];
+    for dies_after in 0..8 {
+        let mut cluster = started(&program("talker", "1.0.0", tasks.clone()));
+        fail(&mut cluster);
+        assert_eq!(cluster.node(2).ask(Ask::Retry(Which::Id(id(5)))), Reply::Done);
+        cluster.run(A_MOMENT);
+        let before = cluster.call_of(2);
+        cluster.dies_after = Some((2, dies_after)).filter(|_| 0 < dies_after);
+        cluster.answer(2, before);
+        cluster.run(A_MOMENT);
+        cluster.dies_after = None;
+        if cluster.is_down(2) {
+            cluster.revive(2);
+        }
+        assert_eq!(names(&cluster.run_answering(A_WHILE)), [(2, "heard")], "{dies_after}");
+        assert_eq!(cluster.node(2).show(id(5)).summary.condition, Condition::Completed);
+        assert_eq!(taken(&mut cluster, 1), 1, "{dies_after}");
+    }
+}
+
+#[test]
+fn what_had_left_before_the_end_does_not_leave_again_when_the_run_is_tried_again_long_after() {
+    let mut cluster = started(&emitter(None));
+    let before = cluster.call_of(3);
+    cluster.answer(3, before);
+    cluster.run_past_linger();
+    fail(&mut cluster);
+    assert!((1..=3).all(|node| taken(&mut cluster, node) == 1));
+    let age = cluster.node(3).options.limits.buffered_event_age;
+    cluster.run(age + Duration::from_secs(60));
+    assert_eq!(cluster.node(2).ask(Ask::Retry(Which::Id(id(5)))), Reply::Done);
+    assert_eq!(names(&cluster.run_answering(A_WHILE)), [(2, "after")]);
+    assert!((1..=3).all(|node| taken(&mut cluster, node) == 1));
+}
+
+#[test]
+fn an_undo_that_tells_is_heard_when_a_faulted_run_is_rolled_back() {
+    let tasks = vec![
+        task("do", Kind::Sequence(vec![TaskId(2), TaskId(3)])),
+        emit("untell", "untold"),
+        Task { traits: Provider::Keyed.traits(TaskId(1)), ..call("a") },
+        call("b"),
+    ];
+    let mut cluster = started(&raw_program("test", "teller", "1.0.0", tasks));
+    let first = cluster.call_of(3);
+    cluster.answer(3, first);
+    cluster.run_past_linger();
+    fail(&mut cluster);
+    let reason = "a test".to_owned();
+    let asked = cluster.node(2).ask(Ask::Compensate { which: Which::Id(id(5)), reason });
+    assert_eq!(asked, Reply::Done);
+    cluster.run(A_WHILE);
+    assert_eq!(cluster.node(2).show(id(5)).summary.condition, Condition::Compensated);
+    assert!((1..=3).all(|node| taken(&mut cluster, node) == 1));
 }

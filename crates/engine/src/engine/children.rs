@@ -6,7 +6,8 @@
 
 use outlast_expressions::Value;
 use outlast_lineage::{Digester, ExecutionId};
-use outlast_workflow::{Command, Event, Fault, FaultKind, Outcome, Ticket};
+use outlast_workflow::program::{Kind, Task};
+use outlast_workflow::{Command, Event, Fault, FaultKind, Outcome, TaskId, Ticket};
 
 use super::starting::NewExecution;
 use super::{Cause, Engine, Step, Work, sizes};
@@ -49,8 +50,20 @@ impl Engine {
         if self.roster.get(start.child).is_some() {
             return self.meet_child(&start);
         }
-        let version = WorkflowVersion::of(&start.version);
-        let defined = self.definitions.find(&start.namespace, &start.name, &version).cloned();
+        // Whoever does not wait for its end may be told of it long after it was forgotten.
+        if !start.wait && self.tombstones.contains(start.child) {
+            return self.tell_started(start.parent, start.ticket);
+        }
+        let defined = match self.pinned_start(&start) {
+            Some(task) => match self.definition_of(step, start.parent, task) {
+                None => return self.queue(start.parent, |_| Work::StartChild(Box::new(start))),
+                defined => defined,
+            },
+            None => {
+                let version = WorkflowVersion::of(&start.version);
+                self.definitions.find(&start.namespace, &start.name, &version).cloned()
+            }
+        };
         let Some(defined) = defined else {
             let what = format!("{}/{}:{}", start.namespace, start.name, start.version);
             let detail = format!("there is no definition {what}; register it first");
@@ -75,6 +88,21 @@ impl Engine {
         if !wait {
             self.tell_started(parent.execution, ticket);
         }
+    }
+
+    /// The task that starts a child, if what it starts is pinned: in an execution that several nodes held
+    /// until its end, and that this one goes on with alone.
+    fn pinned_start(&self, start: &ChildStart) -> Option<TaskId> {
+        let around = self.roster.get(start.parent).filter(|entry| entry.copies.is_some())?;
+        let is_start = |task: &Task| match &task.kind {
+            Kind::RunWorkflow { namespace, name, version, wait: false, .. } => {
+                (namespace, name, version) == (&start.namespace, &start.name, &start.version)
+            }
+            _ => false,
+        };
+        let tasks = around.defined.program.tasks.iter().zip(0..);
+        let mut starts = tasks.filter(|(task, _)| is_start(task));
+        starts.next().map(|(_, number)| TaskId(number))
     }
 
     /// The child is there already: it was started before a restart.

@@ -66,7 +66,12 @@ impl Engine {
         ticket: Ticket,
         event: Value,
     ) {
-        let published = Some(self.numbered(step.now, None, event));
+        let published = self.numbered(step.now, None, event);
+        // What several nodes held until its end may have told the same before.
+        let was_shared = self.roster.get(execution).is_some_and(|entry| entry.copies.is_some());
+        let identity = published.identity(self.options.node);
+        let is_known = was_shared && self.events.number_of(identity).is_some();
+        let published = Some(published).filter(|_| !is_known);
         let answered = Event::Answered { ticket, answer: Answer::Succeeded(Value::Null) };
         self.advance(step, execution, answered, Cause { published, ..Cause::default() });
     }

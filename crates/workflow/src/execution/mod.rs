@@ -99,8 +99,9 @@ pub(crate) struct Head {
     /// Branches that can move on but have not had their turn.
     #[n(5)]
     pub(crate) ready: Vec<BranchId>,
-    /// How often it was tried again after its end, if several nodes held it until then: what is asked for
-    /// since is another operation than what other lines asked for, and may have undone.
+    /// How often it was tried again after its end, if several nodes held it until then and one goes on with
+    /// it alone: what is asked for since is another operation than what other lines asked for, and may have
+    /// undone. None of them if it is only rolled back; nothing before its end.
     #[n(6)]
     pub(crate) revivals: Option<u64>,
 }

@@ -31,7 +31,7 @@ impl Machine<'_> {
         if let Some(part) = self.program.linked.run_by(task) {
             return self.begin_part(branch, part, input);
         }
-        if self.execution.exchange.is_some() && !wait {
+        if self.may_be_lost() && !wait {
             return self.detach(branch, task, input);
         }
         let ticket = branch.ticket();

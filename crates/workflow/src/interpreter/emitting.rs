@@ -2,7 +2,8 @@
 //!
 //! Alone, a node takes an event in with the record in which the execution learns that it was
 //! published. Where several nodes hold an execution, its line may still be lost: what it emits is kept
-//! in its value, and leaves when the engine releases it.
+//! in its value, and leaves when the engine releases it. After the end, when one of them goes on with it,
+//! that node is alone.
 
 use outlast_expressions::{Value, value};
 use outlast_lineage::Digester;
@@ -20,7 +21,7 @@ impl Machine<'_> {
         let event = self.complete_event(branch, &given);
         let kind = value::get(&event, "type").and_then(value::as_str).unwrap_or("").to_owned();
         let task = branch.top().expect("a task is being run").task;
-        if self.execution.exchange.is_some() {
+        if self.may_be_lost() {
             return self.emit_later(branch, task, kind, event);
         }
         self.happenings.push(Happening::Published(task, kind));
@@ -52,6 +53,11 @@ impl Machine<'_> {
         self.exchange(ExchangePatch { emitted: vec![outgoing], ..ExchangePatch::default() });
         branch.set_data(event);
         self.complete(branch)
+    }
+
+    /// Whether several nodes hold the execution, so that another line of it may be decided on.
+    pub(super) fn may_be_lost(&self) -> bool {
+        self.execution.is_shared() && self.execution.head.revivals.is_none()
     }
 
     /// The number of what is to leave next, where several nodes hold the execution.

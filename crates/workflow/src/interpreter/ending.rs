@@ -153,6 +153,9 @@ impl Machine<'_> {
         self.happenings.push(Happening::CompensationStarted(why));
         self.execution.head.stage = Stage::RollingBack(fault);
         let had_ended = self.execution.head.outcome.take().is_some();
+        if had_ended && self.execution.is_shared() {
+            self.execution.head.revivals.get_or_insert(0);
+        }
         self.execution.head.suspended = false;
         let deadline = self.execution.head.deadline.take();
         self.cancel_alarm(deadline);

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use outlast_lineage::ExecutionId;
-use outlast_workflow::Detached;
 use outlast_workflow::program::bundle;
+use outlast_workflow::{Detached, TaskId};
 
 use super::super::definitions::Defined;
 use super::super::{Engine, Step};
@@ -44,7 +44,7 @@ impl Engine {
             return Departure::Over;
         }
         if self.roster.get(child).is_none() {
-            let Some(defined) = self.definition_of(step, parent, &detached) else {
+            let Some(defined) = self.definition_of(step, parent, detached.task) else {
                 return Departure::Again;
             };
             if self.is_crowded(parent, &defined) {
@@ -66,14 +66,14 @@ impl Engine {
 
     /// What is to be started, with all that it runs, as it was pinned when the parent was started.
     /// Nothing if that had to be recorded first.
-    fn definition_of(
+    pub(in crate::engine) fn definition_of(
         &mut self,
         step: &mut Step,
         parent: ExecutionId,
-        detached: &Detached,
+        task: TaskId,
     ) -> Option<Arc<Defined>> {
         let around = &self.roster.known(parent).defined;
-        let (text, program) = bundle::detached(&around.program, &around.text, detached.task)
+        let (text, program) = bundle::detached(&around.program, &around.text, task)
             .expect("what an execution in custody runs is in its bundle");
         if let Some(known) = self.definitions.get(&program.digest) {
             return Some(Arc::clone(known));
