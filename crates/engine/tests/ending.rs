@@ -8,11 +8,12 @@ use std::time::Duration;
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::id;
 use outlast_engine::{
-    Ask, Condition, EngineOptions, Input, Refusal, Reply, Retention, Strategy, Survival, Which,
+    Ask, Condition, EngineOptions, Input, ParkedFilter, Refusal, Reply, Retention, Strategy,
+    Survival, Which,
 };
 use outlast_lineage::{ExecutionId, NodeId, OperationKey};
 use outlast_workflow::program::Kind;
-use outlast_workflow::{Answer, Fault, FaultKind, Outcome, Request, Ticket};
+use outlast_workflow::{Answer, Fault, FaultKind, Outcome, Request, Resolution, Ticket};
 
 const MOMENT: Duration = Duration::from_millis(5);
 const SECOND: Duration = Duration::from_secs(1);
@@ -469,4 +470,94 @@ fn what_goes_on_after_its_end_asks_for_nothing_by_a_key_of_a_lost_line() {
     assert_eq!(cluster.node(leader).ask(Ask::Retry(Which::Id(id(1)))), Reply::Done);
     cluster.run(SECOND);
     assert_eq!(cluster.call_of(leader).2.key, request.key);
+}
+
+fn parked(cluster: &mut Cluster, node: u64) -> usize {
+    cluster.node(node).show(id(1)).parked.len()
+}
+
+fn compensate(cluster: &mut Cluster, node: u64) {
+    let ask = Ask::Compensate { which: Which::Id(id(1)), reason: "a test".into() };
+    assert_eq!(cluster.node(node).ask(ask), Reply::Done);
+    cluster.run(SECOND);
+}
+
+/// A person finds out that the call which was open at the end had happened.
+fn it_was_done(cluster: &mut Cluster, node: u64) -> Vec<(u64, String)> {
+    let filter = ParkedFilter { which: Some(Which::Id(id(1))), ..ParkedFilter::default() };
+    let ask = Ask::Resolve { filter, resolution: Resolution::Done(driver::text("a")) };
+    assert_eq!(cluster.node(node).ask(ask), Reply::Resolved(1));
+    cluster.run_answering(2 * SECOND)
+}
+
+/// The provider knows no keys, and nobody is left who could find out about it or undo it later.
+#[test]
+fn a_call_that_was_open_at_the_end_waits_for_a_person_when_the_run_is_rolled_back() {
+    for strategy in [Strategy::PartitionTolerant, Strategy::Passive] {
+        for node in 1..=3 {
+            for restarts in [false, true] {
+                let (mut cluster, open) = ended_beside_a_call(strategy);
+                cluster.run(10 * SECOND);
+                assert!((1..=3).all(|node| cluster.node(node).engine.phases().count() == 0));
+                // Nobody who could go on hears of it.
+                cluster.answer(3, open);
+                compensate(&mut cluster, node);
+                if restarts {
+                    cluster.kill(node);
+                    cluster.revive(node);
+                    cluster.run(SECOND);
+                }
+                assert_eq!(condition(&mut cluster, node), Condition::Compensating);
+                assert_eq!(parked(&mut cluster, node), 1, "{strategy:?} {node}");
+                let undone = it_was_done(&mut cluster, node);
+                assert_eq!(undone, [(node, "undo a".to_owned())], "{strategy:?}");
+                assert_eq!(condition(&mut cluster, node), Condition::Compensated);
+            }
+        }
+    }
+}
+
+/// What came before all had forgotten is known where it came.
+#[test]
+fn a_call_that_was_answered_after_the_end_is_undone_where_it_is_known_and_asked_about_elsewhere() {
+    for node in 1..=3 {
+        let (mut cluster, open) = ended_beside_a_call(Strategy::PartitionTolerant);
+        cluster.answer(3, open);
+        cluster.run(10 * SECOND);
+        let ask = Ask::Compensate { which: Which::Id(id(1)), reason: "a test".into() };
+        assert_eq!(cluster.node(node).ask(ask), Reply::Done);
+        let mut undone = cluster.run_answering(SECOND);
+        assert_eq!(parked(&mut cluster, node), usize::from(node != 3));
+        if node != 3 {
+            undone.extend(it_was_done(&mut cluster, node));
+        }
+        assert_eq!(undone, [(node, "undo a".to_owned())]);
+        assert_eq!(condition(&mut cluster, node), Condition::Compensated);
+    }
+}
+
+/// Its author led again from the end, and took the call for one that whoever goes on leaves to it; but nobody goes on
+/// from an end before all have forgotten, and then it is whoever does that answers for it.
+#[test]
+fn a_call_that_was_open_at_the_end_is_asked_about_once_though_its_author_died() {
+    for strategy in [Strategy::PartitionTolerant, Strategy::Passive] {
+        let (mut cluster, _) = ended_beside_a_call(strategy);
+        let decisions = [kind::PAXOS, kind::PAXOS_OF_HOLDERS];
+        let mute = (1..=3).flat_map(|node| decisions.map(|kind| (node, kind)));
+        cluster.mute = mute.collect();
+        cluster.run_past_linger();
+        (1..=3).for_each(|node| cluster.kill(node));
+        cluster.mute.clear();
+        (1..=3).for_each(|node| cluster.revive(node));
+        cluster.run(20 * SECOND);
+        for node in 1..=3 {
+            assert_eq!(condition(&mut cluster, node), Condition::Faulted, "{strategy:?}");
+            assert_eq!(parked(&mut cluster, node), 0, "{strategy:?} {node}: nobody is asked yet");
+            assert_eq!(cluster.node(node).engine.phases().count(), 0, "{strategy:?} {node}");
+        }
+        compensate(&mut cluster, 2);
+        assert_eq!([1, 2, 3].map(|node| parked(&mut cluster, node)), [0, 1, 0]);
+        assert_eq!(it_was_done(&mut cluster, 2), [(2, "undo a".to_owned())]);
+        assert_eq!(condition(&mut cluster, 2), Condition::Compensated);
+    }
 }

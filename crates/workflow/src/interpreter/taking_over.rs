@@ -110,11 +110,12 @@ impl Machine<'_> {
     }
 
     /// Whether a call that may have happened is the debt of another author, or of this one in an
-    /// earlier term: whoever made it finds out about it and takes it back, and nobody else may.
+    /// earlier term: whoever made it finds out about it and takes it back, and nobody else may. Whoever goes
+    /// on after the end, when all have forgotten, answers for all that is open there.
     pub(super) fn is_debt_of_another(&self, frames: &[Frame], request: &Request) -> bool {
         let conduct = conduct(self.program, frames);
         let stage = &self.execution.head.stage;
-        self.execution.exchange.is_some()
+        self.may_be_lost()
             && matches!(stage, Stage::Forward | Stage::RollingBack(_) | Stage::Closing(_))
             && conduct.repetition == Repetition::Acts
             && conduct.reversal != Reversal::Impossible

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_lineage::{Digester, EffectId, Epoch, ExecutionId, OperationKey, Time};
 use outlast_protocols::replicas::Input;
-use outlast_workflow::{Author, Event, Execution, Happening, Start, Ticket};
+use outlast_workflow::{Author, Event, Execution, Happening, Outcome, Start, Ticket};
 
 use super::super::entry::{Entry, State};
 use super::super::running::is_nothing;
@@ -350,9 +350,16 @@ impl Engine {
         effects: Vec<EffectId>,
     ) {
         let keys = self.keys_of_lost_line(id, line);
+        let run = self.roster.known(id).execution();
         let decided: BTreeSet<OperationKey> =
-            self.roster.known(id).execution().ledger().iter().map(|(_, done)| done.key).collect();
-        let is_kept = |effect: &EffectId| keys.get(effect).is_some_and(|key| decided.contains(key));
+            run.ledger().iter().map(|(_, done)| done.key).collect();
+        // What a faulted run has not left to its author is that of whoever goes on from its end, if anyone
+        // does: its author may have taken it for lost when it led again from there.
+        let goes_on = matches!(run.outcome(), Some(Outcome::Faulted(_)));
+        let is_kept = |effect: &EffectId| {
+            (goes_on && run.ledger().get(effect).is_some())
+                || keys.get(effect).is_some_and(|key| decided.contains(key))
+        };
         let (kept, effects): (Vec<_>, Vec<_>) = effects.into_iter().partition(is_kept);
         self.tell_of_effects(id, kept, Input::FoundKept);
         let remnant = self.remnant_id(id, line);
