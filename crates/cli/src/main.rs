@@ -10,6 +10,7 @@ mod talk;
 mod client;
 mod directories;
 mod exit;
+mod fault;
 mod input;
 mod joining;
 mod log;

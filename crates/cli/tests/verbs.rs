@@ -304,6 +304,7 @@ fn a_faulted_execution_is_told_by_the_exit_code_and_can_be_retried() {
     let said = world.run(&["start", &flow, "--name", "bad", "--wait"]);
     assert_eq!((said.code, said.data.as_str()), (1, ""));
     assert!(said.talk.contains("Broken"), "{said:?}");
+    assert!(said.talk.contains("fail.yaml:3:5"), "at its place: {said:?}");
     world.ok(&["retry", "test/bad"]);
     assert!(world.ok(&["history", "test/bad"]).contains("retry requested"));
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::client::{Client, Connection, exit_of};
 use crate::exit::{Exit, Failure};
+use crate::fault;
 use crate::input::{self, Document};
 use crate::signals;
 use crate::table;
@@ -74,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let started = start(&client, arguments, &definition, input).await?;
         let id = table::text(&started, "execution");
         if arguments.wait {
-            return wait(&client, &id, arguments.connection.json).await;
+            return wait(&client, &id, document.as_ref(), arguments.connection.json).await;
         }
         if arguments.connection.json {
             table::print_json(&started);
@@ -105,7 +106,12 @@ async fn start(
     client.post(&["v1", "executions"], &Json::Object(body)).await
 }
 
-async fn wait(client: &Client, id: &str, json: bool) -> anyhow::Result<Exit> {
+async fn wait(
+    client: &Client,
+    id: &str,
+    document: Option<&Document>,
+    json: bool,
+) -> anyhow::Result<Exit> {
     let path = ["v1", "executions", id, "wait"];
     let waiting = async {
         tell!("execution {id}");
@@ -131,16 +137,31 @@ async fn wait(client: &Client, id: &str, json: bool) -> anyhow::Result<Exit> {
              cluster"
         )
     })?;
-    let condition = table::text(&ended, "condition");
+    Ok(tell_end(&ended, document, json))
+}
+
+/// Tells how it ended: an error at its place, if the document is at hand.
+fn tell_end(ended: &Json, document: Option<&Document>, json: bool) -> Exit {
+    let condition = table::text(ended, "condition");
     if json {
-        table::print_json(&ended);
-    } else if condition == "completed" {
-        println!("{:#}", ended.get("output").unwrap_or(&Json::Null));
-    } else {
-        let error = ended.get("error").map_or_else(String::new, |error| format!(": {error}"));
-        tell!("{condition}{error}");
+        table::print_json(ended);
     }
-    Ok(exit_of(&condition))
+    let error = ended.get("error").filter(|error| !error.is_null());
+    match (document, error.and_then(fault::read)) {
+        (Some(document), Some(fault)) => {
+            eprint!("{}", fault::render(&fault, document));
+            tell!("{condition}");
+        }
+        _ if json => {}
+        _ if condition == "completed" => {
+            println!("{:#}", ended.get("output").unwrap_or(&Json::Null));
+        }
+        _ => {
+            let error = error.map_or_else(String::new, |error| format!(": {error}"));
+            tell!("{condition}{error}");
+        }
+    }
+    exit_of(&condition)
 }
 
 /// A way to survive, as it is written.

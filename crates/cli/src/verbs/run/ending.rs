@@ -1,14 +1,12 @@
 //! How a run ended: the output on stdout, errors at their place in the document on stderr.
 
-use std::io::IsTerminal;
-
 use outlast_engine::Detail;
 use outlast_expressions::{Value, value};
-use outlast_languages::openworkflow;
-use outlast_workflow::{Fault, Outcome};
+use outlast_workflow::Outcome;
 
 use super::line;
 use crate::exit::Exit;
+use crate::fault::render;
 use crate::input::Document;
 
 /// Tells how an execution ended, and says what that means.
@@ -55,17 +53,4 @@ fn as_value(detail: &Detail, outcome: &Outcome) -> Value {
         ("error", error),
     ];
     value::object(members.into_iter().filter_map(|(name, value)| Some((name, value?))))
-}
-
-/// The fault at its place in the document.
-fn render(fault: &Fault, flow: &Document) -> String {
-    let title = fault.title.as_deref().unwrap_or("the workflow failed");
-    let message = match &fault.detail {
-        Some(detail) => format!("{title}: {detail}"),
-        None => title.to_owned(),
-    };
-    let help = format!("{} (status {})", fault.kind, fault.status);
-    let pointer = fault.instance.as_deref().unwrap_or_default();
-    let color = std::io::stderr().is_terminal();
-    openworkflow::render_fault(&flow.file, &flow.text, pointer, &message, Some(&help), color)
 }
