@@ -9,7 +9,11 @@ use crate::exit::Exit;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  outlast compensate orders/order-17 --reason 'the customer changed their mind'")]
+  outlast compensate orders/order-17 --reason 'the customer changed their mind'
+
+What cannot be undone stays: a pivot that is done, and a call without a class, which counts as one. What
+was done before it is undone all the same, and the execution is `compensated` then. Look before you
+roll back: `outlast history EXECUTION` says which tasks have completed, `outlast graph EXECUTION` draws them.")]
 pub(crate) struct Arguments {
     /// The execution: its id, or namespace/name
     execution: String,
@@ -24,7 +28,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Arguments { execution, reason, connection } = arguments;
     let body = json!({ "reason": reason });
-    let said =
-        format!("is being rolled back; `outlast history {execution} --follow` shows how far it is");
+    let said = format!(
+        "is being rolled back, but for what cannot be undone (a pivot that is done stays); `outlast history \
+         {execution} --follow` shows how far it is"
+    );
     connection.change(execution, "compensate", &body, &said)
 }

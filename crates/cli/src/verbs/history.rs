@@ -18,7 +18,10 @@ const LINE_BYTES_MAX: usize = 32 << 20;
 #[command(after_help = "\
 Examples:
   outlast history orders/order-17                what happened so far: time, what, task
-  outlast history orders/order-17 --follow       and what happens from now on, until its end")]
+  outlast history orders/order-17 --follow       and what happens from now on, until its end
+  outlast history orders/order-17 --json         for programs
+
+With --json every line is a JSON object of its own (JSON Lines), also without --follow.")]
 pub(crate) struct Arguments {
     /// The execution: its id, or namespace/name
     execution: String,
