@@ -233,7 +233,9 @@ pub(super) async fn remove(
     // Before it is done: then nobody waits for it any more.
     let standing = standing(&api, Ask::Standing).await?;
     let heard = standing.members.iter().find(|other| other.node == node);
-    let heard = heard.and_then(|other| heard_of(other, api.node.now()));
+    let connected =
+        cluster.transport().statistics().peers.get(&node).is_some_and(|it| it.connected);
+    let heard = heard.and_then(|other| heard_of(other, connected, api.node.now()));
     let (executions, more) = held_with(&api, node).await?;
     let alone = held_alone(&api, node).await;
     match api.ask(Ask::Remove(node)).await? {
@@ -246,10 +248,12 @@ pub(super) async fn remove(
 }
 
 /// How lately a member was heard of, if that is so lately that it may only be cut off.
-fn heard_of(other: &MemberStanding, now: Time) -> Option<String> {
-    // By its heartbeats here, or by somebody who says so in gossip.
+fn heard_of(other: &MemberStanding, connected: bool, now: Time) -> Option<String> {
+    // By its heartbeats here, or by somebody who says so in gossip. Both take some seconds to be sure that it
+    // is lost, and its connection ends with it.
     if other.reachable || other.state == "alive" {
-        return Some("is heard now".to_owned());
+        let heard = if connected { "is heard now" } else { "was heard of a moment ago" };
+        return Some(heard.to_owned());
     }
     let silent = now.since(other.since?);
     (silent < HEARD_LATELY).then(|| format!("was heard of {} s ago", silent.as_secs()))
@@ -412,7 +416,8 @@ fn seconds_of(seconds: &Value) -> Result<Duration, Problem> {
     valid.filter(|valid| *valid <= VALID_MAX).ok_or_else(|| {
         let max = VALID_MAX.as_secs() / (24 * 60 * 60);
         Problem::invalid(format!(
-            "`valid` is for how many seconds the invitation is to be good, {max} days at most"
+            "an invitation is good for a second at least and {max} days at most (`valid`, a number of seconds \
+             for the API)"
         ))
     })
 }
@@ -471,5 +476,19 @@ mod tests {
         let told = warning(node, Some("is heard now"), (&["a".to_owned()], true), 3).unwrap();
         let parts = ["holds executions with others", "a and more", "alone holds 3", "is heard now"];
         assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    }
+
+    #[test]
+    fn whoever_was_lost_a_moment_ago_is_not_said_to_be_heard() {
+        let other = MemberStanding {
+            node: NodeId(7),
+            state: "alive",
+            since: None,
+            release: String::new(),
+            reachable: true,
+            draining: false,
+        };
+        let heard = |connected| heard_of(&other, connected, Time::default()).unwrap();
+        assert_eq!([heard(true), heard(false)], ["is heard now", "was heard of a moment ago"]);
     }
 }
