@@ -1,6 +1,7 @@
 //! What any node can be asked for, whoever holds it: what happens, what is known, and who is there.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -186,11 +187,65 @@ fn waiting_at_the_first(
 #[test]
 fn whoever_waits_for_an_end_at_a_node_that_stops_is_told_whom_to_ask() {
     let mut cluster = Cluster::of(2);
-    let (mut waiting, _, lines) = waiting_at_the_first(&cluster);
+    let (mut waiting, execution, lines) = waiting_at_the_first(&cluster);
+    let mut asked = asked_for_the_end(&cluster.nodes[0], &execution);
     cluster.nodes[0].stop();
+    let mut answer = String::new();
+    asked.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("this node is about to stop") && answer.contains("ask another node"));
+    // What it asks may have been on its way when the node took no more; it is told what to do in any case.
     let rest: Vec<String> = lines.collect();
-    assert!(rest.iter().any(|line| line.contains("this node is about to stop")), "{rest:?}");
+    let advice = format!("{execution} was started and goes on; `outlast show {execution}`");
+    assert!(rest.iter().any(|line| line.contains(&advice)), "{rest:?}");
     assert_eq!(waiting.wait().unwrap().code(), Some(1));
+}
+
+/// Asks a node for the end of an execution, and returns when the node has begun to answer: that it wants the
+/// body is the only thing that it says before the end.
+fn asked_for_the_end(node: &Node, execution: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(node.address).unwrap();
+    let head = format!(
+        "GET /v1/executions/{execution}/wait HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\
+         Content-Length: 2\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut said = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"{}").unwrap();
+    stream
+}
+
+/// Somebody who is silent is waited for before whoever leads is asked; the leader dies meanwhile.
+#[test]
+fn what_was_for_a_node_that_died_meanwhile_is_asked_of_another() {
+    let mut cluster = Cluster::of(5);
+    let flow = cluster.file("listener.yaml", LISTENER);
+    let again = start(&cluster.nodes[0], &flow, &["--survival", "passive:3"]);
+    let shown = cluster.nodes[0].said(&["show", &again, "--json"]);
+    let holders = shown["nodes"].as_array().unwrap();
+    let apart = |node: &&Node| !holders.contains(&json!(node.id));
+    let [asked, silent] = cluster.nodes.iter().filter(apart).collect::<Vec<_>>()[..] else {
+        panic!("two of five: {shown}")
+    };
+    // It does not hear the other one, and is heard.
+    let deaf = json!({ "block": [asked.id], "incoming": true, "outgoing": false });
+    let cut = silent.ask("PUT", "/v1/faults", &deaf);
+    assert_eq!(cut.0, 204, "{cut:?}");
+    let mut starting = asked.command(&["start", "--survival", "passive:3", "--id", &again]);
+    let starting =
+        starting.arg(&flow).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut cancelling = asked.command(&["cancel", &again]);
+    let cancelling = cancelling.stderr(Stdio::piped()).spawn().unwrap();
+    pause(Duration::from_millis(700));
+    let leader = cluster.nodes.iter().position(|node| shown["leader"] == json!(node.id)).unwrap();
+    cluster.nodes[leader].kill();
+    let started = starting.wait_with_output().unwrap();
+    assert!(started.status.success(), "{started:?}");
+    assert_eq!(String::from_utf8_lossy(&started.stdout).trim(), again);
+    let cancelled = cancelling.wait_with_output().unwrap();
+    assert!(cancelled.status.success(), "{cancelled:?}");
 }
 
 /// A primary that is cut off comes to an end of its own, which does not count.

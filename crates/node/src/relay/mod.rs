@@ -5,6 +5,8 @@
 //! how many requests are answered at once, how many wait for an answer, for how long, and how large
 //! they are. A request that gets no answer may have been carried out all the same.
 
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -49,7 +51,9 @@ pub(crate) struct PassedBy(#[expect(dead_code, reason = "for logs")] pub(crate) 
 pub(crate) enum Unanswered {
     /// The request was not sent.
     Unsent,
-    /// It was sent, and nobody knows what became of it.
+    /// The other node was lost before it answered, and nobody knows what became of the request.
+    Lost,
+    /// It was not answered in time, and nobody knows what became of it.
     Unknown,
 }
 
@@ -110,7 +114,13 @@ impl Relay {
         peers.into_iter().map(|(node, peer)| (node, peer.connected)).collect()
     }
 
-    /// Has another node answer a request.
+    /// Whether messages can leave for another node.
+    pub(crate) fn is_connected(&self, node: NodeId) -> bool {
+        self.others().contains(&(node, true))
+    }
+
+    /// Has another node answer a request. One that is lost, before or while it is waited for, is not waited
+    /// for any longer.
     pub(crate) async fn ask(
         &self,
         to: NodeId,
@@ -127,9 +137,9 @@ impl Relay {
             }
             pending.insert(number, (to, tell));
         }
-        // Whoever waits for an end waits for long, and nobody is told twice that a node was lost: one that
-        // was lost just before is not asked.
-        if request.awaits_an_end() && !self.others().contains(&(to, true)) {
+        // Nobody is told twice that a node was lost, and what is given for one that is waits until it is back:
+        // one that was lost just before is not asked.
+        if !self.is_connected(to) {
             return Err(Unanswered::Unsent);
         }
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
@@ -139,7 +149,10 @@ impl Relay {
         }
         let answered = tokio::time::timeout(patience, told).await;
         drop(waiting);
-        answered.ok().and_then(Result::ok).ok_or(Unanswered::Unknown)
+        match answered {
+            Ok(told) => told.map_err(|_| Unanswered::Lost),
+            Err(_) => Err(Unanswered::Unknown),
+        }
     }
 
     /// Takes what another node said; the room is kept as long as its request is.

@@ -46,7 +46,11 @@ pub(super) struct Found {
 
 /// Whom to ask about an execution that is not known here; or those that did not answer.
 pub(super) async fn find(relay: &Relay, execution: &str) -> Result<Found, Vec<String>> {
-    let (told, silent) = ask(relay, execution).await;
+    let (told, mut silent) = ask(relay, execution).await;
+    // Somebody may have been waited for, and another one that had answered be lost by now.
+    let (told, lost): (Vec<_>, Vec<_>) =
+        told.into_iter().partition(|told| is_connected(relay, told.node));
+    silent.extend(lost.into_iter().map(|told| text_of(told.node)));
     found(&told, |node| is_member(relay, node)).ok_or(silent)
 }
 
@@ -198,7 +202,7 @@ fn may_go_on(condition: Condition, parked: bool) -> bool {
 
 /// Whether another node can be asked.
 pub(super) fn is_connected(relay: &Relay, node: NodeId) -> bool {
-    relay.others().contains(&(node, true))
+    relay.is_connected(node)
 }
 
 /// The node that alone may change what is over cannot be asked, or does not answer.
@@ -206,6 +210,7 @@ pub(super) fn keeper_is_silent(execution: &str, keeper: NodeId, unanswered: Unan
     let (execution, keeper) = (decoded(execution), text_of(keeper));
     let done = match unanswered {
         Unanswered::Unsent => "cannot be reached; nothing was done",
+        Unanswered::Lost => "was lost before it answered; whether it was done is not known",
         Unanswered::Unknown => "did not answer in time; whether it was done is not known",
     };
     let detail = format!(

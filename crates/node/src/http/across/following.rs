@@ -21,6 +21,7 @@ use futures_util::stream;
 use outlast_engine::Condition;
 use outlast_lineage::NodeId;
 use serde_json::Value as Json;
+use tokio::time::Instant;
 
 use super::super::{story, watch};
 use super::copies::{find, is_connected, later_elsewhere, teller_besides};
@@ -152,13 +153,19 @@ impl Reader {
         Some(answer.status == StatusCode::NOT_FOUND || condition.is_some_and(Condition::is_end))
     }
 
-    async fn read(&mut self) -> Result<Read, BrokenOff> {
-        // What is asked waits for a while until the holder is back, if nobody else tells of it.
-        if !is_connected(&self.relay, self.holder)
-            && let Some(teller) = self.teller_without_gap().await
-        {
-            self.read_on_at(teller);
+    /// Reads on elsewhere if the holder is lost. If nobody else tells of it, the holder is waited for a while.
+    async fn find_holder(&mut self) {
+        let deadline = Instant::now() + CHANGE_TIME_MAX;
+        while !is_connected(&self.relay, self.holder) && Instant::now() < deadline {
+            if let Some(teller) = self.teller_without_gap().await {
+                return self.read_on_at(teller);
+            }
+            tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    async fn read(&mut self) -> Result<Read, BrokenOff> {
+        self.find_holder().await;
         let (execution, from) = (&self.execution, self.pages.from);
         let path = format!("/v1/executions/{execution}/history?from={from}&limit={PAGE}");
         let asked = self.relay.ask(self.holder, look(path), CHANGE_TIME_MAX).await;

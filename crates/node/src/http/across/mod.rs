@@ -224,11 +224,15 @@ fn response(answer: Answer) -> Response {
     response
 }
 
-/// A node did not answer in time.
+/// A node did not answer.
 fn no_answer(node: NodeId, unanswered: Unanswered) -> Problem {
     let node = text_of(node);
     let detail = match unanswered {
         Unanswered::Unsent => format!("node {node} cannot be reached; nothing was done"),
+        Unanswered::Lost => format!(
+            "node {node} was lost before it answered; whether it was done is not known: look, or ask again, which \
+             another node answers if one holds it"
+        ),
         Unanswered::Unknown => {
             format!("node {node} did not answer in time; whether it was done is not known")
         }

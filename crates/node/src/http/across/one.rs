@@ -114,12 +114,25 @@ pub(super) async fn answer(
     if rest == "wait" {
         return wait(relay, execution, &whole, answered).await;
     }
-    match find(relay, execution).await {
-        Ok(found) => {
-            let asked = relay.ask(found.teller, whole.passed(), CHANGE_TIME_MAX).await;
-            asked.map(response).map_err(|unanswered| no_answer(found.teller, unanswered))
+    look_elsewhere(relay, execution, &whole).await
+}
+
+/// Has another node answer what changes nothing: if that one is lost meanwhile, the next one.
+async fn look_elsewhere(
+    relay: &Relay,
+    execution: &str,
+    whole: &Whole,
+) -> Result<Response, Problem> {
+    let deadline = Instant::now() + CHANGE_TIME_MAX;
+    loop {
+        let found = find(relay, execution).await.map_err(|silent| unknown(execution, &silent))?;
+        match relay.ask(found.teller, whole.passed(), CHANGE_TIME_MAX).await {
+            Ok(answer) => return Ok(response(answer)),
+            Err(Unanswered::Unsent | Unanswered::Lost) if Instant::now() < deadline => {
+                tokio::time::sleep(LEADER_PAUSE).await;
+            }
+            Err(unanswered) => return Err(no_answer(found.teller, unanswered)),
         }
-        Err(silent) => Err(unknown(execution, &silent)),
     }
 }
 

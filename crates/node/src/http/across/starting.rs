@@ -34,11 +34,10 @@ pub(super) async fn answer(
     let named = named(&body);
     if let Some(which) = &named {
         let here = api.node.ask(Ask::Show(which.clone())).await?;
-        let known = !matches!(here, Reply::Refused(_));
-        // Asking again elsewhere starts nothing twice.
-        if !known && let Some(holder) = known_by::find(api, relay, which, &body).await? {
-            let asked = relay.ask(holder, whole.passed(), CHANGE_TIME_MAX).await;
-            return asked.map(response).map_err(|unanswered| no_answer(holder, unanswered));
+        if matches!(here, Reply::Refused(_))
+            && let Some(known) = ask_who_knows(api, relay, which, &whole, &body).await?
+        {
+            return Ok(known);
         }
     }
     let deadline = Instant::now() + START_TIME_MAX;
@@ -61,6 +60,28 @@ pub(super) async fn answer(
             _ => return Ok(here),
         }
     }
+}
+
+/// Has a node that knows the execution answer, if there is one: if that one is lost meanwhile, the next one.
+/// Asking again elsewhere starts nothing twice.
+async fn ask_who_knows(
+    api: &Api,
+    relay: &Relay,
+    which: &Which,
+    whole: &Whole,
+    body: &Value,
+) -> Result<Option<Response>, Problem> {
+    let deadline = Instant::now() + START_TIME_MAX;
+    while let Some(holder) = known_by::find(api, relay, which, body).await? {
+        match relay.ask(holder, whole.passed(), CHANGE_TIME_MAX).await {
+            Ok(answer) => return Ok(Some(response(answer))),
+            Err(Unanswered::Unsent | Unanswered::Lost) if Instant::now() < deadline => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(unanswered) => return Err(no_answer(holder, unanswered)),
+        }
+    }
+    Ok(None)
 }
 
 /// What it came to that others were asked to start it.
