@@ -217,6 +217,30 @@ fn asked_for_the_end(node: &Node, execution: &str) -> TcpStream {
     stream
 }
 
+#[test]
+fn whoever_starts_what_falls_to_drained_nodes_alone_is_told_who_they_are() {
+    let cluster = Cluster::of(3);
+    let flow = cluster.file("listener.yaml", LISTENER);
+    let [first, second, third] = &cluster.nodes[..] else { panic!("three nodes") };
+    for node in [second, third] {
+        let drained = node.ask("POST", "/v1/cluster/drain", &json!({ "drain": true }));
+        assert_eq!(drained.0, 200, "{drained:?}");
+    }
+    let start_at = |node: &Node, number: usize| {
+        let id = format!("00000000-0000-7000-8000-{number:012}");
+        let mut command = node.command(&["start", "--survival", "passive:2", "--id", &id]);
+        let started = command.arg(&flow).output().unwrap();
+        (!started.status.success()).then(|| String::from_utf8_lossy(&started.stderr).into_owned())
+    };
+    // One of three ids falls to these two.
+    let mut refused = (0..40).filter_map(|number| Some((number, start_at(first, number)?)));
+    let (number, told) = refused.next().expect("one falls to them");
+    for told in [told, start_at(second, number).expect("whoever is drained is asked")] {
+        let names = told.contains(&second.id) && told.contains(&third.id);
+        assert!(told.contains("Draining are") && names, "{told}");
+    }
+}
+
 /// Somebody who is silent is waited for before whoever leads is asked; the leader dies meanwhile.
 #[test]
 fn what_was_for_a_node_that_died_meanwhile_is_asked_of_another() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
-use outlast_engine::{Ask, Reply, Which};
+use outlast_engine::{Ask, MemberStanding, Reply, Which};
 use outlast_expressions::{Value, value};
 use outlast_lineage::NodeId;
 use tokio::time::Instant;
@@ -20,6 +20,8 @@ use crate::relay::{Relay, Unanswered};
 const START_TIME_MAX: Duration = Duration::from_secs(12);
 /// How long one node may take to start what can be asked for again elsewhere.
 const ONE_START_TIME_MAX: Duration = Duration::from_secs(3);
+/// How long the others may take to hear that a node takes no new work.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
 /// How long to wait before the same nodes are asked again.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -40,7 +42,8 @@ pub(super) async fn answer(
             return Ok(known);
         }
     }
-    let deadline = Instant::now() + START_TIME_MAX;
+    let began = Instant::now();
+    let deadline = began + START_TIME_MAX;
     loop {
         let here = next.clone().run(whole.request()).await;
         if !CANNOT.contains(&here.status()) {
@@ -48,7 +51,12 @@ pub(super) async fn answer(
         }
         let instead = here.extensions().get::<AskInstead>().cloned().unwrap_or_default();
         let is_others = here.status() == StatusCode::MISDIRECTED_REQUEST;
-        match start_elsewhere(relay, &whole, &instead, named.is_some()).await? {
+        let elsewhere = start_elsewhere(relay, &whole, &instead, named.is_some()).await?;
+        let waits = !matches!(elsewhere, Elsewhere::Started(_)) && named.is_some();
+        if waits && let Some(drain) = all_drain(api, relay, &instead, began).await? {
+            return Err(drain);
+        }
+        match elsewhere {
             Elsewhere::Started(started) => return Ok(started),
             // Whoever is to start it may be about to be missed; then another one starts it. If it is this
             // node, it is about to be told what it lacks.
@@ -101,6 +109,41 @@ fn nobody_starts(instead: &AskInstead) -> Problem {
         nodes.join(", ")
     );
     Problem::new(StatusCode::GATEWAY_TIMEOUT, detail)
+}
+
+/// Whether all who could start it take no new work: waiting changes nothing then. Who that would be a node
+/// that takes none itself does not know: if nobody is missed, those who do know are right in a moment.
+async fn all_drain(
+    api: &Api,
+    relay: &Relay,
+    instead: &AskInstead,
+    began: Instant,
+) -> Result<Option<Problem>, Problem> {
+    let Reply::Standing(standing) = api.node.ask(Ask::Standing).await? else { return Ok(None) };
+    let draining = standing.members.iter().filter(|other| other.draining).map(|other| other.node);
+    let draining: Vec<NodeId> = draining.chain(standing.draining.then(|| relay.node())).collect();
+    let all = match standing.draining {
+        true => {
+            let all_of = |fits: fn(&MemberStanding) -> bool| standing.members.iter().all(fits);
+            let nobody_is_missed = all_of(|other| other.reachable);
+            all_of(|other| other.draining) || nobody_is_missed && DRAIN_TIME_MAX <= began.elapsed()
+        }
+        false => !instead.0.is_empty() && instead.0.iter().all(|node| draining.contains(node)),
+    };
+    let named = if standing.draining { &draining } else { &instead.0 };
+    Ok(all.then(|| taken_by_none(named)))
+}
+
+fn taken_by_none(draining: &[NodeId]) -> Problem {
+    let nodes: Vec<String> = draining.iter().copied().map(text_of).collect();
+    let detail = format!(
+        "those of the nodes that are to hold the execution which can be reached hand over their work and take no \
+         more; nothing was started, and no other node can. Draining are {}: ask again when one of them takes part \
+         again (`outlast drain --undo`, or when it was started anew), or start it without an id and name, so that \
+         it falls to others",
+        nodes.join(", ")
+    );
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
 }
 
 /// What a node answers that does not start it, and another one might.
@@ -161,5 +204,7 @@ mod tests {
     fn whoever_cannot_be_asked_to_start_it_is_named() {
         let told = format!("{:?}", nobody_starts(&AskInstead(vec![NodeId(1), NodeId(0xab)])));
         assert!(told.contains("0000000000000001, 00000000000000ab"), "{told}");
+        let told = format!("{:?}", taken_by_none(&[NodeId(1), NodeId(0xab)]));
+        assert!(told.contains("Draining are 0000000000000001, 00000000000000ab:"), "{told}");
     }
 }
