@@ -11,9 +11,10 @@ use crate::exit::Exit;
 Examples:
   outlast compensate orders/order-17 --reason 'the customer changed their mind'
 
-What cannot be undone stays: a pivot that is done, and a call without a class, which counts as one. What
-was done before it is undone all the same, and the execution is `compensated` then. Look before you
-roll back: `outlast history EXECUTION` says which tasks have completed, `outlast graph EXECUTION` draws them.")]
+What cannot be undone stays: a pivot that is done, and a call without a class, which counts as
+one. What was done before it is undone all the same, and the execution is `compensated` then.
+Look before you roll back: `outlast history EXECUTION` says which tasks have completed, and
+`outlast graph EXECUTION` draws them.")]
 pub(crate) struct Arguments {
     /// The execution: its id, or namespace/name
     execution: String,
