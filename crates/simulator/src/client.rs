@@ -103,6 +103,8 @@ pub(crate) enum Taken {
 #[derive(Clone, Debug)]
 pub struct Client {
     plan: Plan,
+    /// The place of every execution in the plan.
+    starts: BTreeMap<ExecutionId, usize>,
     places: usize,
     /// The only node that knows an execution, if there is only one.
     homes: Vec<Option<usize>>,
@@ -143,6 +145,7 @@ impl Client {
             homes: (0..plan.starts.len()).map(home).collect(),
             open: [plan.definitions.len() * places, plan.starts.len(), plan.events.len()],
             unfulfilled: wishes.len(),
+            starts: plan.starts.iter().enumerate().map(|(at, start)| (start.id, at)).collect(),
             plan,
             places,
             wishes,
@@ -202,10 +205,14 @@ impl Client {
         }
     }
 
+    /// Whether it starts an execution itself.
+    pub(crate) fn is_start(&self, execution: ExecutionId) -> bool {
+        self.starts.contains_key(&execution)
+    }
+
     /// Whether only one node holds an execution.
     pub(crate) fn is_alone(&self, execution: ExecutionId) -> bool {
-        let start = self.plan.starts.iter().position(|start| start.id == execution);
-        start.is_some_and(|start| self.homes[start].is_some())
+        self.starts.get(&execution).is_some_and(|start| self.homes[*start].is_some())
     }
 
     /// Whether every node that holds an execution executes it.
@@ -220,7 +227,7 @@ impl Client {
 
     /// How an execution survives. What others start survives as they do.
     pub(crate) fn survival_of(&self, execution: ExecutionId) -> Option<Survival> {
-        let start = self.plan.starts.iter().position(|start| start.id == execution);
+        let start = self.starts.get(&execution).copied();
         let first = (!self.plan.starts.is_empty()).then_some(0);
         start.or(first).map(|start| self.plan.survival(start))
     }

@@ -71,6 +71,8 @@ pub struct Ledger {
     orphaned: BTreeSet<NodeId>,
     /// What undid an act, by its place, in order: all that an undo calls is part of it.
     undos: BTreeMap<usize, Vec<usize>>,
+    /// The last undo that named a key as that of what it undoes, whether that was done by then or not.
+    named: BTreeMap<(OperationKey, ExecutionId), usize>,
     /// How often a key was acted on.
     counts: BTreeMap<(OperationKey, ExecutionId), u32>,
     /// How many undos there were of which nobody can tell what they undid.
@@ -218,6 +220,7 @@ impl Ledger {
         undoes: Option<OperationKey>,
     ) -> Option<String> {
         let execution = self.acts[undo].execution;
+        self.named.extend(undoes.map(|key| ((key, execution), undo)));
         let by_receipt = carried.and_then(|receipt| self.receipts.get(receipt).copied());
         let by_subject = || {
             let standing = self.standing.get(&(subject.to_owned(), execution))?;
@@ -231,7 +234,7 @@ impl Ledger {
         };
         let named = by_receipt.or_else(|| undoes.and_then(by_key));
         if named.is_none() && undoes.is_some() {
-            // What it names never ran: it undoes nothing, as a tolerant undo may.
+            // What it names never ran so far: it undoes nothing, as a tolerant undo may.
             return None;
         }
         let Some(undone) = named.or_else(by_subject) else {
@@ -245,6 +248,17 @@ impl Ledger {
             let operation = self.operation(self.acts[undone].operation);
             format!("{operation} of {execution} was undone twice")
         })
+    }
+
+    /// An act whose undo is tolerant was done: if that was made before, nothing of it stands. Says
+    /// whether it was.
+    pub(crate) fn comes_after_its_undo(&mut self, place: usize) -> bool {
+        let act = &self.acts[place];
+        let Some(undo) = self.named.get(&(act.key, act.execution)).copied() else { return false };
+        self.acts[undo].undoes.get_or_insert(place);
+        self.acts[place].undone_by = Some(undo);
+        self.undos.entry(place).or_default().push(undo);
+        true
     }
 
     /// Whether what undoes an act has been done to it before.

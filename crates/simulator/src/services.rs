@@ -283,6 +283,11 @@ const fn payload(target: &Target) -> &Value {
     }
 }
 
+/// Whether an operation fails for the first keys with which it is asked for.
+pub(crate) fn is_flaky(target: &Target) -> bool {
+    word_of(target) == "flaky"
+}
+
 /// The word that says how an operation goes.
 fn word_of(target: &Target) -> &str {
     match target {

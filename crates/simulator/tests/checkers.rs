@@ -43,7 +43,7 @@ fn at_rest() -> (Expectation, World) {
 }
 
 fn at_rest_with(flow: &str) -> (Expectation, World) {
-    let options = WorldOptions { learns: true, ..WorldOptions::default() };
+    let options = WorldOptions { nobody_denies: true, ..WorldOptions::default() };
     let mut world = World::new(options, plan(flow));
     world.run_to_rest(&|_| true);
     let expectation = Expectation::of(&world);
@@ -252,7 +252,7 @@ fn something_done_on_two_lines_without_a_fault_is_noticed_however_much_is_undone
 fn an_undo_of_a_line_that_a_majority_lacked_is_noticed_where_calls_wait_for_a_majority() {
     for (strategy, is_noticed) in [(Strategy::Passive, true), (Strategy::PartitionTolerant, false)]
     {
-        let options = WorldOptions { nodes: 3, learns: true, ..WorldOptions::default() };
+        let options = WorldOptions { nodes: 3, nobody_denies: true, ..WorldOptions::default() };
         let mut world = World::new(options, plan_with("line", Survival::new(strategy, 3)));
         world.run_to_rest(&|_| true);
         assert_eq!(checkers::nothing_is_undone_that_a_majority_lacked(&world), Ok(()));
@@ -354,4 +354,199 @@ fn an_event_that_two_lines_tell_differently_is_noticed() {
     assert_eq!(world.finding(), None, "it is heard on every node");
     world.hears(NodeId(3), &event(2));
     assert_eq!(world.finding(), Some("the event \"s\" \"i\" says 1 and 2"));
+}
+
+/// A flow with these tasks, whose undos are called `undo` and whose alternatives `other`.
+fn given(tasks: &str, on_fault: &str) -> Workload {
+    let text = format!(
+        "document:
+  dsl: '1.0.3'
+  namespace: simulated
+  name: given
+  version: '1.0.0'
+  metadata: {{ outlast: {{ version: '1.0', onFault: {on_fault} }} }}
+use:
+  functions:
+    undo: {{ call: http, with: {{ method: post, endpoint: 'http://world.example/undo/work', body: '${{ . }}' }} }}
+    other: {{ call: http, with: {{ method: post, endpoint: 'http://world.example/ok/other' }} }}
+do:
+{tasks}"
+    );
+    Workload::new(openworkflow::compile(&text).unwrap(), &text, value::object([]))
+}
+
+fn call(name: &str, path: &str, says: &str) -> String {
+    let with = format!("{{ method: post, endpoint: 'http://world.example/{path}' }}");
+    format!("{name}: {{ call: http, with: {with}, {says} }}")
+}
+
+/// Runs a flow in some worlds, and says in how many of them a situation came up.
+fn every_sentence_holds(
+    flow: &Workload,
+    wanted: &Wanted,
+    seeds: u64,
+    situation: Situation,
+) -> usize {
+    let mut swarm = Swarm::new(wanted.clone(), vec![flow.clone()]);
+    let mut worlds = 0;
+    for seed in 1..=seeds {
+        let scenario = swarm.scenario(seed);
+        let verdict = swarm.run(&scenario);
+        assert_eq!(verdict.finding, None, "seed {seed}");
+        worlds += usize::from(0 < verdict.count(situation));
+    }
+    worlds
+}
+
+fn faults(list: &[&str]) -> Option<Vec<outlast_simulator::Fault>> {
+    Some(list.iter().map(|text| text.parse().unwrap()).collect())
+}
+
+const UNDONE: &str = "metadata: { outlast: { compensation: { use: undo } } }";
+
+#[test]
+fn an_alternative_in_place_of_a_call_that_failed_is_no_finding() {
+    let says = "metadata: { outlast: { alternatives: [other] } }";
+    let flow = given(&format!("  - {}\n", call("one", "ok/one", says)), "leave");
+    let wanted = Wanted {
+        strategy: Some(Strategy::Passive),
+        nodes: Some(3),
+        faults: faults(&["service-errors@0+12=400"]),
+        ..Wanted::default()
+    };
+    assert!(0 < every_sentence_holds(&flow, &wanted, 15, Situation::ServiceFailed));
+}
+
+/// What a call did that was given up for an alternative is undone beside the run.
+#[test]
+fn an_undo_beside_the_run_of_an_alternative_is_no_finding() {
+    let says = "metadata: { outlast: { compensation: { use: undo }, alternatives: [other] } }";
+    let tasks = [call("one", "ok/one", says), call("two", "ok/two", UNDONE)];
+    let last = [call("three", "ok/three", UNDONE), call("four", "ok/four", UNDONE)];
+    let tasks: String = tasks.iter().chain(&last).map(|task| format!("  - {task}\n")).collect();
+    let wanted = Wanted {
+        strategy: Some(Strategy::None),
+        service_latency: Some(Latency::Exponential(1_000, 300_000)),
+        faults: faults(&["lost-answers@0+20=480"]),
+        executions: Some(4),
+        ..Wanted::default()
+    };
+    let flow = given(&tasks, "compensate");
+    assert!(0 < every_sentence_holds(&flow, &wanted, 15, Situation::AnswerLost));
+}
+
+/// What loses a race may be undone before its call reaches the service.
+#[test]
+fn a_tolerant_undo_that_overtakes_its_call_is_no_finding() {
+    let tolerant = "metadata: { outlast: { compensation: { use: undo, tolerant: true } } }";
+    let both = [call("one", "ok/one", "then: continue"), call("two", "ok/two", tolerant)];
+    let both = format!("branches: [{{ {} }}, {{ {} }}]", both[0], both[1]);
+    let tasks = format!(
+        "  - race: {{ fork: {{ compete: true, {both} }} }}
+  - no: {{ raise: {{ error: {{ type: 'https://world.example/no', status: 402, title: no }} }} }}\n"
+    );
+    let (strategy, faults) = (Some(Strategy::None), faults(&[]));
+    let wanted = Wanted { strategy, faults, executions: Some(4), ..Wanted::default() };
+    let flow = given(&tasks, "leave");
+    assert!(0 < every_sentence_holds(&flow, &wanted, 15, Situation::TakenBackLater));
+}
+
+/// How far the branches beside one that fails get is a matter of time, and so is whom they start.
+#[test]
+fn what_was_started_beside_a_branch_that_failed_is_no_finding() {
+    let errand = include_str!("../src/flows/errand.yaml");
+    let sent = "run: { await: false, workflow: { namespace: simulated, name: errand, \
+                version: '1.0.0', input: { to: a } } }";
+    let slow =
+        format!("do: [{{ {} }}, {{ send: {{ {sent} }} }}]", call("a", "ok/a", "then: continue"));
+    let fails = call("b", "flaky/b", "then: continue");
+    let tasks =
+        format!("  - both: {{ fork: {{ branches: [{{ {fails} }}, {{ s: {{ {slow} }} }}] }} }}\n");
+    let flow = given(&tasks, "leave");
+    let others = vec![(openworkflow::compile(errand).unwrap(), Arc::from(errand))];
+    let wanted = Wanted {
+        strategy: Some(Strategy::Passive),
+        nodes: Some(2),
+        faults: faults(&[]),
+        executions: Some(4),
+        ..Wanted::default()
+    };
+    let flow = Workload { others, ..flow };
+    assert!(0 < every_sentence_holds(&flow, &wanted, 15, Situation::Detached));
+}
+
+/// An undo is tried again as a whole: one that makes two calls makes the first again if the second fails.
+#[test]
+fn an_undo_of_two_calls_that_is_tried_again_is_no_finding() {
+    let undo = |name: &str| {
+        let path = format!("http://world.example/undo/{name}");
+        let with = format!("{{ method: post, endpoint: '{path}', body: '${{ . }}' }}");
+        format!("{{ {name}: {{ call: http, with: {with}, output: {{ as: '${{ $input }}' }} }} }}")
+    };
+    let capture = "capture: '${ { receipt: .receipt } }'";
+    let undone = format!("compensation: {{ {capture}, do: [{}, {}] }}", undo("u1"), undo("u2"));
+    let says = format!("metadata: {{ outlast: {{ {undone} }} }}");
+    let tasks = format!(
+        "  - {}
+  - no: {{ raise: {{ error: {{ type: 'https://world.example/no', status: 402, title: no }} }} }}\n",
+        call("one", "ok/one", &says)
+    );
+    let wanted = Wanted {
+        strategy: Some(Strategy::None),
+        nodes: Some(1),
+        service_latency: Some(Latency::Exponential(1_000, 300_000)),
+        faults: faults(&["lost-answers@0+20=480"]),
+        executions: Some(4),
+        ..Wanted::default()
+    };
+    let flow = given(&tasks, "compensate");
+    assert!(0 < every_sentence_holds(&flow, &wanted, 15, Situation::AnswerLost));
+}
+
+/// Each line asks with keys of its own, so that one of them may find the service in order.
+#[test]
+fn a_flaky_service_without_keys_that_works_for_one_of_several_lines_is_no_finding() {
+    let says = "metadata: { outlast: { idempotency: { none: true } } }";
+    let flow = given(&format!("  - {}\n", call("one", "flaky/one", says)), "compensate");
+    let wanted = Wanted {
+        strategy: Some(Strategy::Active),
+        nodes: Some(5),
+        service_latency: Some(Latency::Exponential(20_000, 200_000)),
+        faults: faults(&["crash-agreeing@0.2+20", "slow-disk@0.3+1.7:2=168"]),
+        ..Wanted::default()
+    };
+    every_sentence_holds(&flow, &wanted, 40, Situation::RunDecided);
+}
+
+#[test]
+fn a_timeout_before_something_that_cannot_be_undone_is_no_finding() {
+    let timed = call("one", "ok/one", "timeout: { after: { milliseconds: 500 } }");
+    let rest = [call("two", "ok/two", "then: continue"), call("no", "fail/no", "then: continue")];
+    let tasks = format!("  - {timed}\n  - {}\n  - {}\n", rest[0], rest[1]);
+    let wanted = Wanted {
+        strategy: Some(Strategy::Passive),
+        nodes: Some(5),
+        service_latency: Some(Latency::Exponential(20_000, 200_000)),
+        faults: faults(&[]),
+        ..Wanted::default()
+    };
+    every_sentence_holds(&given(&tasks, "compensate"), &wanted, 15, Situation::Undone);
+}
+
+/// In a world in which nothing fails it may come to nothing of what can be undone.
+#[test]
+fn what_can_be_undone_is_known_wherever_it_is_done() {
+    let says = format!("timeout: {{ after: {{ milliseconds: 5 }} }}, {UNDONE}");
+    let flow = given(&format!("  - {}\n", call("one", "ok/one", &says)), "leave");
+    let known = |service: u64| {
+        let service = Latency::Constant(service);
+        let plan = flow.plan(&[Duration::ZERO], &Survival::solo());
+        let mut world = World::new(WorldOptions { service, ..WorldOptions::default() }, plan);
+        world.run_out(10_000);
+        // Its call may still be on its way to the service.
+        while world.is_executing() && world.step() {}
+        world.undoable().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(known(1_000), ["POST ok/one"]);
+    assert_eq!(known(35_000), ["POST ok/one"], "though nobody waits for it any more");
 }

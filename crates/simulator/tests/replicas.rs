@@ -60,7 +60,7 @@ fn faults(list: &[&str]) -> Vec<Fault> {
 }
 
 fn options(nodes: usize, list: &[&str]) -> WorldOptions {
-    WorldOptions { nodes, faults: faults(list), learns: true, ..WorldOptions::default() }
+    WorldOptions { nodes, faults: faults(list), nobody_denies: true, ..WorldOptions::default() }
 }
 
 fn survivals() -> Vec<Survival> {

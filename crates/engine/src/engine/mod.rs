@@ -435,7 +435,7 @@ impl Engine {
     }
 
     /// What this node does for an execution that several hold.
-    fn phase_of(&self, id: ExecutionId) -> Option<Phase> {
+    pub fn phase_of(&self, id: ExecutionId) -> Option<Phase> {
         match self.roster.get(id)?.custody.as_ref()? {
             custody::Custody::Replica(holding) => Some(holding.phase()),
             custody::Custody::Remnant(_) => None,

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_engine::{Acknowledge, Condition, Engine, Parent, Strategy};
+use outlast_engine::{Acknowledge, Condition, Strategy};
 use outlast_lineage::{ExecutionId, Lineage, NodeId, OperationKey};
 use outlast_workflow::Outcome;
 
 use super::Finding;
+use super::parts::{Parts, engines, root_of, starter_of};
 use crate::{Act, FaultKind, World};
 
 /// What one run of a plan does when nothing fails: how executions end, and what then stands.
@@ -23,6 +24,8 @@ pub struct Expectation {
     pub is_forked: bool,
     /// Whether what a run does depends on how long things take: it has timeouts or races.
     pub is_timed: bool,
+    /// Whether the flow was given, so that nobody knows what it does if services differ.
+    pub is_given: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -39,19 +42,19 @@ struct Expected {
 impl Expectation {
     /// Reads it off a world without faults.
     pub fn of(calm: &World) -> Self {
+        let parts = Parts::of(calm);
         let expected = |id: ExecutionId, by, outcome| {
-            let standing = counts(calm, standing(calm, id));
-            let done = counts(calm, acts_of(calm, id).filter(|act| !act.undo && !act.readonly));
-            let undos = acts_of(calm, id).filter(|act| act.undo).count();
+            let standing = counts(calm, parts.standing(id));
+            let done = counts(calm, parts.acts_of(id).filter(|act| !act.undo && !act.readonly));
+            let undos = parts.acts_of(id).filter(|act| act.undo).count();
             (id, Expected { by, outcome, standing, done, undos })
         };
         let ended = calm.client.ended.iter();
         let mut executions: BTreeMap<_, _> =
             ended.map(|(id, outcome)| expected(*id, None, word(outcome))).collect();
         let started = calm.services.ledger.executions().filter_map(|id| {
-            let by = parent_of(calm, id).filter(|parent| !parent.waits)?;
+            let by = starter_of(calm, id)?;
             let condition = conditions_of(calm, id).next().map(|(_, condition)| condition)?;
-            let by = root_of(calm, by.execution);
             Some(expected(id, Some(by), condition.word()))
         });
         executions.extend(started);
@@ -64,6 +67,7 @@ impl Expectation {
             is_one_of_many: false,
             is_forked: false,
             is_timed: false,
+            is_given: false,
         }
     }
 }
@@ -79,16 +83,17 @@ pub fn net_effects_are_those_of_one_run(calm: &Expectation, world: &World) -> Fi
     if world.services.ledger.unpaired > 0 {
         return Ok(());
     }
+    let parts = Parts::of(world);
     for (id, expected) in &calm.executions {
         let outcome = match expected.by {
             None => how_it_ended(world, *id),
             Some(by) => how_it_went(calm, world, *id, by)?,
         };
         let Some(outcome) = outcome else { continue };
-        effects_of_one(calm, world, *id, outcome, expected)
+        effects_of_one(calm, (world, &parts), *id, outcome, expected)
             .map_err(|finding| format!("{id} is {outcome}, but {finding}"))?;
     }
-    nobody_else_did_anything(calm, world)
+    nobody_else_did_anything(calm, world, &parts)
 }
 
 /// How an execution that the client started ended, unless nobody is to ask; where it was tried again or
@@ -143,38 +148,49 @@ fn got_to_everything(
     as_planned && all_the_way && !other_way
 }
 
-/// Only what was to be started has done anything.
-fn nobody_else_did_anything(calm: &Expectation, world: &World) -> Finding {
+/// Only what was to be started has done anything, or what was started by a run that got further.
+fn nobody_else_did_anything(calm: &Expectation, world: &World, parts: &Parts<'_>) -> Finding {
     // What only a lost disk knew of cannot be told apart; nor can what is tried once more.
     if world.disks_lost > 0 || services_had_faults(world) {
         return Ok(());
     }
-    let roots = world.services.ledger.executions().map(|id| root_of(world, id));
-    match roots.into_iter().find(|id| !calm.executions.contains_key(id)) {
+    let is_known = |id: &ExecutionId| calm.executions.contains_key(id);
+    let starters = |id| std::iter::successors(Some(id), |id| starter_of(world, *id));
+    let is_further =
+        |id| starters(id).find(is_known).is_some_and(|by| gets_further(calm, world, by));
+    match parts.roots().find(|id| !is_known(id) && !is_further(*id)) {
         None => Ok(()),
         Some(id) => Err(format!("{id} did something, and nobody was to start it")),
     }
 }
 
+/// Whether an execution may come to more than it comes to on one node when nothing fails.
+fn gets_further(calm: &Expectation, world: &World, id: ExecutionId) -> bool {
+    let fails = calm.executions.get(&id).is_some_and(|it| it.outcome != "completed");
+    // What failed beside other branches may have failed later; what failed may be tried again.
+    (fails && (calm.is_forked || world.revisited.contains_key(&id))) || calm.is_timed
+}
+
 fn effects_of_one(
     calm: &Expectation,
-    world: &World,
+    (world, parts): (&World, &Parts<'_>),
     id: ExecutionId,
     outcome: &'static str,
     expected: &Expected,
 ) -> Finding {
     let had_faults = services_had_faults(world) || somebody_wished(world, id);
-    if outcome != expected.outcome && !had_faults && !calm.is_timed {
+    let is_open = calm.is_timed || (calm.is_given && services_differed(world, parts, id));
+    if outcome != expected.outcome && !had_faults && !is_open {
         return Err(format!("it is {} when nothing fails", expected.outcome));
     }
-    let other_way = (calm.is_one_of_many && had_faults) || calm.is_timed;
+    let other_way = (calm.is_one_of_many && had_faults) || is_open;
     if other_way && outcome != "compensated" {
-        return nothing_stands_twice(calm, world, id);
+        return nothing_stands_twice(calm, (world, parts), id);
     }
     // Whoever does not complete may have got less far than without faults of services.
     let as_planned = outcome == expected.outcome && (outcome == "completed" || !had_faults);
     let mut stands: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for act in standing(world, id) {
+    for act in parts.standing(id) {
         let (certain, doubtful) = stands.entry(name(world, act)).or_default();
         *if is_certain(world, act) { certain } else { doubtful } += 1;
     }
@@ -186,11 +202,12 @@ fn effects_of_one(
         // What was stopped leaves what it did, also where its run would have undone that.
         let one_run = if outcome == "cancelled" { &expected.done } else { &expected.standing };
         let once = one_run.get(name).copied().unwrap_or(0);
-        let undoable = calm.undoable.contains(name);
+        let undoable = is_undoable(calm, world, name);
         // What cannot be undone may have been done by those who lost, too.
         let most = if undoable || solo { once } else { usize::MAX };
         let (least, most) = match outcome {
             "compensated" if undoable => (0, 0),
+            _ if other_way => (0, usize::MAX),
             // How far the other branches came when one failed is a matter of time.
             _ if calm.is_forked && expected.outcome != "completed" => (0, usize::MAX),
             _ if as_planned => (once, most),
@@ -207,10 +224,14 @@ fn effects_of_one(
 }
 
 /// Whatever way a run takes: what it did by one key stands once, if others can undo what they did by it.
-fn nothing_stands_twice(calm: &Expectation, world: &World, id: ExecutionId) -> Finding {
+fn nothing_stands_twice(
+    calm: &Expectation,
+    (world, parts): (&World, &Parts<'_>),
+    id: ExecutionId,
+) -> Finding {
     let mut stands: BTreeSet<(OperationKey, &str)> = BTreeSet::new();
-    let certain = standing(world, id).filter(|act| is_certain(world, act));
-    for act in certain.filter(|act| calm.undoable.contains(name(world, act))) {
+    let certain = parts.standing(id).filter(|act| is_certain(world, act));
+    for act in certain.filter(|act| is_undoable(calm, world, name(world, act))) {
         let name = name(world, act);
         if !stands.insert((act.key, name)) {
             return Err(format!("{name} stands twice by one key"));
@@ -221,14 +242,16 @@ fn nothing_stands_twice(calm: &Expectation, world: &World, id: ExecutionId) -> F
 
 /// What people had taken back is taken back, unless something was done that cannot be.
 pub fn what_failed_is_taken_back(calm: &Expectation, world: &World) -> Finding {
+    let parts = Parts::of(world);
     for id in world.revisited.keys() {
-        let stands = |names: &BTreeSet<String>| {
-            standing(world, *id).map(|act| name(world, act)).find(|name| names.contains(*name))
+        let stands = |is_such: fn(&Expectation, &World, &str) -> bool| {
+            let mut names = parts.standing(*id).map(|act| name(world, act));
+            names.find(|name| is_such(calm, world, name))
         };
         let faulted = how_it_ended(world, *id) == Some(Condition::Faulted.word());
         if faulted
-            && stands(&calm.pivots).is_none()
-            && let Some(name) = stands(&calm.undoable)
+            && stands(is_pivot).is_none()
+            && let Some(name) = stands(is_undoable)
         {
             return Err(format!("{id} was to be taken back, and {name} stands"));
         }
@@ -236,9 +259,20 @@ pub fn what_failed_is_taken_back(calm: &Expectation, world: &World) -> Finding {
     Ok(())
 }
 
+/// Whether what is called so can be undone, as far as anybody did it: when nothing failed, or here.
+fn is_undoable(calm: &Expectation, world: &World, name: &str) -> bool {
+    calm.undoable.contains(name) || world.learnt.undoable.contains(name)
+}
+
+/// Whether what is called so can be neither undone nor repeated.
+fn is_pivot(calm: &Expectation, world: &World, name: &str) -> bool {
+    calm.pivots.contains(name) || world.learnt.pivots.contains(name)
+}
+
 /// What can be neither undone nor repeated is done at most as often as one run does it, by whomever:
 /// its line was decided on before.
 pub fn a_pivot_runs_in_one_line(calm: &Expectation, world: &World) -> Finding {
+    let parts = Parts::of(world);
     let starts = world.client.plan().starts.iter().enumerate();
     for (index, start) in starts.filter(|(_, start)| !world.client.forgiven.contains(&start.id)) {
         let survival = world.client.plan().survival(index);
@@ -247,7 +281,7 @@ pub fn a_pivot_runs_in_one_line(calm: &Expectation, world: &World) -> Finding {
             continue;
         }
         for pivot in &calm.pivots {
-            let acts = acts_of(world, start.id);
+            let acts = parts.acts_of(start.id);
             let acts = acts.filter(|act| !act.is_orphan && name(world, act) == pivot).count();
             let once = expected.standing.get(pivot).copied().unwrap_or(0);
             if once < acts {
@@ -261,7 +295,8 @@ pub fn a_pivot_runs_in_one_line(calm: &Expectation, world: &World) -> Finding {
 /// What was undone was undone after everything that came later in the same line and had to go too.
 ///
 /// A run that rolls back does not wait for lines that it may not even reach: what others did on from
-/// its effects, and is not on the line that rolls back, is undone later.
+/// its effects, and is not on the line that rolls back, is undone later. What a call did that was given up
+/// for an alternative is undone beside the run.
 pub fn undos_come_in_reverse_order(world: &World) -> Finding {
     let ledger = &world.services.ledger;
     for id in ledger.executions() {
@@ -271,6 +306,9 @@ pub fn undos_come_in_reverse_order(world: &World) -> Finding {
             .filter_map(|act| {
                 let last = act.undone_by?;
                 let place = ledger.act(last).undoes?;
+                if world.learnt.is_set_aside(place) {
+                    return None;
+                }
                 Some((act, ledger.first_undo(place)?, last))
             })
             .collect();
@@ -318,16 +356,17 @@ pub fn no_compensation_without_a_fault(calm: &Expectation, world: &World) -> Fin
     if !is_calm(world) || calm.is_timed {
         return Ok(());
     }
+    let parts = Parts::of(world);
     for (id, expected) in &calm.executions {
         if strategy_of(world, *id) == Strategy::Active {
             continue;
         }
-        let undos = acts_of(world, *id).filter(|act| act.undo).count();
+        let undos = parts.acts_of(*id).filter(|act| act.undo).count();
         let as_far_as_it_got = calm.is_forked && 0 < expected.undos;
         if undos > expected.undos && !as_far_as_it_got {
             return Err(format!("{id} undid {undos} things though nothing had failed"));
         }
-        if let Some(name) = undone_on_one_of_two_lines(world, *id) {
+        if let Some(name) = undone_on_one_of_two_lines(world, &parts, *id) {
             return Err(format!("{id} did {name} on two lines though nothing had failed"));
         }
     }
@@ -359,13 +398,17 @@ pub fn nothing_is_undone_that_a_majority_lacked(world: &World) -> Finding {
 }
 
 /// What a line did that was undone, and another line as well.
-fn undone_on_one_of_two_lines(world: &World, id: ExecutionId) -> Option<&str> {
+fn undone_on_one_of_two_lines<'w>(
+    world: &'w World,
+    parts: &Parts<'_>,
+    id: ExecutionId,
+) -> Option<&'w str> {
     let line = |act: &Act| (act.effect.point.author, act.effect.point.epoch);
     let by_another = |undone: &Act| {
-        let same = acts_of(world, id).filter(|act| act.operation == undone.operation);
+        let same = parts.acts_of(id).filter(|act| act.operation == undone.operation);
         same.into_iter().any(|act| !act.undo && line(act) != line(undone))
     };
-    let mut undone = acts_of(world, id).filter(|act| act.undone_by.is_some());
+    let mut undone = parts.acts_of(id).filter(|act| act.undone_by.is_some());
     undone.find(|act| by_another(act)).map(|act| name(world, act))
 }
 
@@ -376,41 +419,12 @@ fn counts<'w>(world: &World, acts: impl Iterator<Item = &'w Act>) -> BTreeMap<St
     counts
 }
 
-fn standing(world: &World, id: ExecutionId) -> impl Iterator<Item = &Act> {
-    acts_of(world, id).filter(|act| !act.undo && !act.readonly && act.undone_by.is_none())
-}
-
-/// What an execution did, and those that it waited for: where several nodes hold it, they are part of
-/// it.
-fn acts_of(world: &World, id: ExecutionId) -> impl Iterator<Item = &Act> {
-    let ledger = &world.services.ledger;
-    let own = ledger.executions().filter(move |of| root_of(world, *of) == id);
-    own.flat_map(|of| ledger.of(of))
-}
-
-/// The execution that an execution is part of.
-fn root_of(world: &World, id: ExecutionId) -> ExecutionId {
-    let waits = |id: &ExecutionId| {
-        let parent = parent_of(world, *id).filter(|parent| parent.waits);
-        parent.map(|parent| parent.execution)
-    };
-    std::iter::successors(Some(id), waits).last().unwrap_or(id)
-}
-
-fn parent_of(world: &World, id: ExecutionId) -> Option<Parent> {
-    engines(world).find_map(|(_, engine)| engine.parent_of(id))
-}
-
 /// How far every node that knows an execution says that it is.
 fn conditions_of(
     world: &World,
     id: ExecutionId,
 ) -> impl Iterator<Item = (NodeId, Condition)> + use<'_> {
     engines(world).filter_map(move |(node, engine)| Some((node, engine.condition_of(id)?)))
-}
-
-fn engines(world: &World) -> impl Iterator<Item = (NodeId, &Engine)> {
-    world.machines.iter().filter_map(|machine| Some((machine.id(), machine.node.engine()?)))
 }
 
 fn name<'w>(world: &'w World, act: &Act) -> &'w str {
@@ -441,6 +455,12 @@ fn somebody_wished(world: &World, id: ExecutionId) -> bool {
     // What was denied to a sub-workflow fails whoever waits for that.
     let denied = world.denied.iter().any(|denied| root_of(world, *denied) == id);
     world.client.wished.contains(&id) || denied || world.revisited.contains_key(&id)
+}
+
+/// Whether a service that fails for so many keys failed for those of several lines, as they had nothing in
+/// common: which attempt of which line works is then a matter of time.
+fn services_differed(world: &World, parts: &Parts<'_>, id: ExecutionId) -> bool {
+    parts.parts_of(id).iter().any(|of| world.learnt.is_flaky_for_several(*of))
 }
 
 fn strategy_of(world: &World, id: ExecutionId) -> Strategy {

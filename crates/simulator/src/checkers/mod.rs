@@ -7,10 +7,12 @@
 mod effects;
 #[cfg(test)]
 mod noticing;
+mod parts;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use outlast_engine::{Acknowledge, Phase, Survival};
 use outlast_lineage::{ExecutionId, NodeId};
@@ -23,6 +25,9 @@ pub use effects::{
     no_compensation_without_a_fault, nothing_is_undone_that_a_majority_lacked,
     undos_come_in_reverse_order, what_failed_is_taken_back,
 };
+
+/// How long after the last fault, or its own start, an execution may have two primaries at most.
+pub(crate) const ONE_PRIMARY: Duration = Duration::from_secs(60);
 
 /// A sentence that does not hold, and what was found instead.
 pub type Finding = Result<(), String>;
@@ -207,13 +212,18 @@ pub fn nothing_waits_for_people_in_vain(world: &World) -> Finding {
     Ok(())
 }
 
-/// So long after the last fault no execution has two primaries, but for those that all execute.
+/// So long after the last fault no execution has two primaries, but for those that all execute, and those
+/// that were started less than so long ago.
 pub fn nobody_leads_beside_another(world: &World) -> Finding {
+    let is_old = |id: ExecutionId| {
+        let birth = world.learnt.birth_of(id);
+        birth.is_none_or(|birth| ONE_PRIMARY <= world.now().since(birth))
+    };
     let mut leaders: BTreeMap<ExecutionId, NodeId> = BTreeMap::new();
     for machine in &world.machines {
         let phases = machine.node.engine().into_iter().flat_map(|engine| engine.phases());
         let leads = phases.filter(|(_, phase)| matches!(phase, Phase::Leading | Phase::Paused));
-        for (id, _) in leads.filter(|(id, _)| !world.client.is_active(*id)) {
+        for (id, _) in leads.filter(|(id, _)| !world.client.is_active(*id) && is_old(*id)) {
             if let Some(other) = leaders.insert(id, machine.id()) {
                 let node = machine.id();
                 return Err(format!("nodes {} and {} both lead {id}", other.0, node.0));

@@ -12,10 +12,12 @@ use outlast_workflow::program::HttpOutput;
 use outlast_workflow::{Outcome, Request, Target};
 
 use super::{
-    Expectation, every_execution_ends, everyone_knows_who_is_there, nobody_holds_what_is_over,
-    nobody_is_refused, nobody_leads_beside_another, what_failed_is_taken_back,
+    Expectation, every_execution_ends, everyone_knows_who_is_there,
+    net_effects_are_those_of_one_run, nobody_holds_what_is_over, nobody_is_refused,
+    nobody_leads_beside_another, what_failed_is_taken_back,
     what_people_were_told_is_stopped_does_not_complete, what_was_tried_again_ends,
 };
+use crate::world::learning::OfKey;
 use crate::{Latency, Plan, StartPlan, Workload, World, WorldOptions};
 
 const ID: ExecutionId = ExecutionId::from_bytes([1; 16]);
@@ -65,17 +67,18 @@ fn request(number: u64, key: &[u8]) -> Request {
 
 #[test]
 fn a_primary_on_each_side_of_a_split() {
-    let after_a_while = |faults: &[&str]| {
+    let after = |seconds: u64, faults: &[&str]| {
         let faults = faults.iter().map(|text| text.parse().unwrap()).collect();
         // Whoever leads has something to do for as long as it is looked at.
         let service = Latency::Constant(60_000_000);
         let options = WorldOptions { nodes: 3, faults, service, ..WorldOptions::default() };
         let mut world = world(options, Survival::new(Strategy::PartitionTolerant, 3));
-        world.run_for(Duration::from_secs(20));
+        world.run_for(Duration::from_secs(seconds));
         nobody_leads_beside_another(&world)
     };
-    assert_eq!(after_a_while(&[]), Ok(()));
-    let finding = after_a_while(&["split@1+100:1,2"]).unwrap_err();
+    assert_eq!(after(70, &[]), Ok(()));
+    assert_eq!(after(20, &["split@1+100:1,2"]), Ok(()), "it was started 20 s ago");
+    let finding = after(70, &["split@1+100:1,2"]).unwrap_err();
     assert!(finding.contains("both lead"), "{finding}");
 }
 
@@ -94,7 +97,7 @@ fn an_execution_that_has_not_ended_and_is_held() {
 
 #[test]
 fn what_was_to_be_taken_back_and_was_not() {
-    let options = WorldOptions { learns: true, ..WorldOptions::default() };
+    let options = WorldOptions { nobody_denies: true, ..WorldOptions::default() };
     let mut world = world_of("quarrel", options, Survival::solo());
     world.run_to_rest(&|_| true);
     let calm = Expectation::of(&world);
@@ -104,6 +107,77 @@ fn what_was_to_be_taken_back_and_was_not() {
     assert!(finding.contains("POST ok/table stands"), "{finding}");
     world.live_on(&|_| true);
     assert_eq!(what_failed_is_taken_back(&calm, &world), Ok(()));
+}
+
+/// Has a service do something for node 1, by hand.
+fn visit(world: &mut World, path: &str, request: &Request) -> usize {
+    let mut request = request.clone();
+    if let Target::Http { uri, .. } = &mut request.target {
+        *uri = format!("http://world.example/{path}");
+    }
+    let now = Time::from_millis(10_000_000);
+    world.services.visit(now, NodeId(1), ID, &request, false).act.unwrap()
+}
+
+/// What a run came to only because something failed can be undone, too.
+#[test]
+fn what_stands_of_a_rolled_back_run_though_nobody_did_it_when_nothing_failed() {
+    let options = WorldOptions { nodes: 3, nobody_denies: true, ..WorldOptions::default() };
+    let mut world = world_of("rollback", options, Survival::new(Strategy::Passive, 3));
+    world.run_to_rest(&|world| nobody_holds_what_is_over(world).is_ok());
+    let calm = Expectation::of(&world);
+    visit(&mut world, "ok/late", &request(9, b"late"));
+    assert_eq!(net_effects_are_those_of_one_run(&calm, &world), Ok(()), "it cannot be undone");
+    world.learnt.undoable.insert("POST ok/late".to_owned());
+    let finding = net_effects_are_those_of_one_run(&calm, &world).unwrap_err();
+    assert!(finding.contains("POST ok/late stands 1 times, and should at most 0"), "{finding}");
+}
+
+#[test]
+fn what_was_to_be_taken_back_and_was_not_though_nobody_did_it_when_nothing_failed() {
+    let mut world = world_of("quarrel", WorldOptions::default(), Survival::solo());
+    // It is as if nobody had come to anything while nothing failed.
+    let calm = Expectation::of(&world);
+    world.run_to_rest(&|_| true);
+    world.revisited.insert(ID, 0);
+    let finding = what_failed_is_taken_back(&calm, &world).unwrap_err();
+    assert!(finding.contains("POST ok/table stands"), "{finding}");
+}
+
+/// An undo holds before its call comes if that is said of it, and only then.
+#[test]
+fn what_comes_after_its_undo_and_stands() {
+    for is_tolerant in [true, false] {
+        let mut world = world(WorldOptions::default(), Survival::solo());
+        let call = request(1, b"call");
+        let undo = Request { undo: true, undoes: Some(call.key), ..request(1, b"undo") };
+        visit(&mut world, "undo/work", &undo);
+        world.learnt.keys.insert(call.key_text(), OfKey { is_tolerant, ..OfKey::default() });
+        let act = visit(&mut world, "ok/a1", &call);
+        world.learn_act(act, &call.key_text());
+        assert_eq!(world.services.ledger.act(act).undone_by.is_some(), is_tolerant);
+    }
+}
+
+#[test]
+fn an_undo_of_one_call_that_is_made_again_though_its_answer_is_on_disk() {
+    let undo = |number: u64, key: &[u8]| Request {
+        undo: true,
+        undoes: Some(request(1, b"call").key),
+        ..request(number, key)
+    };
+    let mut world = world(WorldOptions::default(), Survival::solo());
+    let first = undo(1, b"first");
+    let act = visit(&mut world, "undo/work", &first);
+    world.services.ledger.settle(act);
+    world.check_need(ID, &undo(1, b"second"));
+    world.check_need(ID, &first);
+    assert_eq!(world.finding(), None, "an undo of two calls is made again as a whole");
+    let mut world = self::world(WorldOptions::default(), Survival::solo());
+    let act = visit(&mut world, "undo/work", &first);
+    world.services.ledger.settle(act);
+    world.check_need(ID, &first);
+    assert!(world.finding().unwrap().contains("whose answer was on its disk"));
 }
 
 #[test]

@@ -50,6 +50,23 @@ pub struct Verdict {
     pub trace: String,
 }
 
+/// Why nobody can tell what a flow does when nothing fails.
+#[derive(Debug)]
+enum Uncalm {
+    /// It does not end, or not within what may occur.
+    Endless(String),
+    /// A sentence does not hold even then.
+    Broken(String),
+}
+
+impl Uncalm {
+    fn text(self) -> String {
+        match self {
+            Self::Endless(text) | Self::Broken(text) => text,
+        }
+    }
+}
+
 /// Runs worlds, and remembers what each flow does when nothing fails.
 #[derive(Debug)]
 pub struct Swarm {
@@ -78,7 +95,18 @@ impl Swarm {
     /// Runs every flow once while nothing fails; says which does not come to an end even then.
     pub fn try_flows(&mut self) -> Result<(), String> {
         let flows = self.flows.clone();
-        flows.iter().try_for_each(|flow| self.expectation(flow, 1).map(drop))
+        flows.iter().try_for_each(|flow| self.expectation(flow, 1).map(drop)).map_err(Uncalm::text)
+    }
+
+    /// Runs the flow of a world as often while nothing fails; says so if that does not come to an end, of
+    /// which nobody can tell what it does.
+    pub fn try_flow_of(&mut self, scenario: &Scenario) -> Result<(), String> {
+        let flow = self.flows.iter().find(|flow| flow.name == scenario.flow).cloned();
+        let Some(flow) = flow else { return Ok(()) };
+        match self.expectation(&flow, scenario.delays.len()) {
+            Err(Uncalm::Endless(text)) => Err(text),
+            Ok(_) | Err(Uncalm::Broken(_)) => Ok(()),
+        }
     }
 
     /// Runs a world and looks at everything that must hold in it.
@@ -93,7 +121,7 @@ impl Swarm {
         };
         let calm = match self.expectation(&flow, scenario.delays.len()) {
             Ok(calm) => calm,
-            Err(finding) => return Verdict::nothing(finding),
+            Err(uncalm) => return Verdict::nothing(uncalm.text()),
         };
         let plan = flow.plan(&scenario.delays, &scenario.survival);
         let mut world = World::new(scenario.options.clone(), plan);
@@ -118,28 +146,32 @@ impl Swarm {
     }
 
     /// What so many executions of a flow do when nothing fails.
-    fn expectation(&mut self, flow: &Workload, executions: usize) -> Result<Expectation, String> {
+    fn expectation(&mut self, flow: &Workload, executions: usize) -> Result<Expectation, Uncalm> {
         let key = (flow.name.clone(), executions);
         if let Some(known) = self.calm.get(&key) {
             return Ok(known.clone());
         }
-        let options = WorldOptions { trace: false, learns: true, ..WorldOptions::default() };
+        let options = WorldOptions { trace: false, nobody_denies: true, ..WorldOptions::default() };
         let plan = flow.plan(&vec![Duration::ZERO; executions], &Survival::solo());
         let mut world = World::new(options, plan);
         world.run_out(OCCURRENCES_MAX * executions as u64);
         let flow_name = &flow.name;
         if !world.client.is_content() && world.finding().is_none() {
             let seconds = world.elapsed().as_secs();
-            return Err(format!(
-                "{flow_name} has not ended after {seconds} s in which nothing failed"
-            ));
+            let how =
+                if executions == 1 { String::new() } else { format!(", {executions} times,") };
+            return Err(Uncalm::Endless(format!(
+                "{flow_name}{how} has not ended after {seconds} s in which nothing failed"
+            )));
         }
         checkers::everything_that_always_holds(&world)
-            .map_err(|finding| format!("{flow_name} when nothing fails: {finding}"))?;
+            .map_err(|finding| format!("{flow_name} when nothing fails: {finding}"))
+            .map_err(Uncalm::Broken)?;
         let mut expectation = Expectation::of(&world);
         expectation.is_one_of_many = flow.takes_other_ways();
         expectation.is_forked = flow.is_forked();
         expectation.is_timed = flow.is_timed();
+        expectation.is_given = !flow.built_in;
         self.calm.insert(key, expectation.clone());
         Ok(expectation)
     }

@@ -87,9 +87,10 @@ impl Workload {
     }
 
     /// Whether it may do something else when a service fails than it does when none does: it catches
-    /// errors.
+    /// errors, or has alternatives.
     pub fn takes_other_ways(&self) -> bool {
-        self.has_given_task(|task| matches!(task.kind, Kind::Try { .. }))
+        let catches = |task: &Task| matches!(task.kind, Kind::Try { .. });
+        self.has_given_task(|task| catches(task) || !task.traits.alternatives.is_empty())
     }
 
     /// Whether it does several things at once that count.

@@ -133,9 +133,7 @@ impl World {
         if let Report::Happened { execution, .. } = report {
             self.learn_start(*execution);
         }
-        if self.options.learns {
-            self.learn(report);
-        }
+        self.learn(report);
     }
 
     /// What a change at one replica is, seen beside the others.
@@ -145,9 +143,7 @@ impl World {
         match change {
             // Where all execute there are always several, and that proves nothing.
             Between::StoodDown if !self.client.is_active(id) => {
-                let leads = |engine: &Engine| {
-                    engine.phases().any(|(of, phase)| of == id && phase == Phase::Leading)
-                };
+                let leads = |engine: &Engine| engine.phase_of(id) == Some(Phase::Leading);
                 others.any(leads).then_some(Situation::TwoPrimaries)
             }
             Between::Elected => {
@@ -169,7 +165,7 @@ impl World {
     }
 
     /// Where a node is, if it is anywhere.
-    fn place_of(&self, node: NodeId) -> Option<usize> {
+    pub(super) fn place_of(&self, node: NodeId) -> Option<usize> {
         // Most are where they began.
         let first = usize::try_from(node.0).ok().and_then(|number| number.checked_sub(1));
         let is_there =

@@ -6,16 +6,13 @@ use outlast_lineage::Time;
 
 use super::World;
 use super::occurrence::Occurrence;
-use crate::checkers;
+use crate::checkers::{self, ONE_PRIMARY};
 
 /// How often it is looked whether everything has settled.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// How often it is looked whether gossip has settled.
 const LOOK_AROUND: Duration = Duration::from_secs(2);
-
-/// How long after the last fault there may be two primaries at most.
-const ONE_PRIMARY: Duration = Duration::from_secs(60);
 
 /// How often people look at what waits for them, once the faults are over.
 const LOOK_AFTER: Duration = Duration::from_secs(1);

@@ -1,31 +1,146 @@
 //! What the world learns of flows and calls while it looks on: which operations can be undone, which
 //! are pivots, that no two calls have one name, and that nobody asks for what it knows.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use outlast_engine::{Engine, Report};
-use outlast_lineage::ExecutionId;
-use outlast_workflow::program::{Class, Undo};
-use outlast_workflow::{Happening, Request};
+use outlast_lineage::{ExecutionId, NodeId, OperationKey, Time};
+use outlast_workflow::program::{Class, Kind, TaskId, Undo};
+use outlast_workflow::{Happening, Program, Request};
 
 use super::World;
-use crate::Situation;
+use crate::services::is_flaky;
+use crate::{Plan, Situation};
+
+/// What is known of flows from what their executions did.
+#[derive(Debug, Default)]
+pub(crate) struct Learnt {
+    /// The names of what can be undone, as far as it was done.
+    pub(crate) undoable: BTreeSet<String>,
+    /// The names of what can be neither undone nor repeated, as far as it was done.
+    pub(crate) pivots: BTreeSet<String>,
+    /// What is known of calls, by their keys.
+    pub(crate) keys: BTreeMap<String, OfKey>,
+    /// Whether some call has alternatives.
+    has_choices: bool,
+    /// The choices that were given up for the next one.
+    given_up: BTreeSet<Choice>,
+    /// Acts by the choices that they belong to.
+    chosen: BTreeMap<usize, Choice>,
+    /// When each execution was heard of first.
+    births: BTreeMap<ExecutionId, Time>,
+    /// Whose lines asked flaky services that know no keys, by execution.
+    askers: BTreeMap<ExecutionId, BTreeSet<NodeId>>,
+    /// The keys of what an undo calls, by the key of what it undoes.
+    undos: BTreeMap<(ExecutionId, OperationKey), BTreeSet<OperationKey>>,
+}
+
+/// What is known of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct OfKey {
+    /// It can be undone.
+    pub(crate) is_undoable: bool,
+    /// It can be neither undone nor repeated.
+    pub(crate) is_pivot: bool,
+    /// Its undo holds even if it comes only afterwards.
+    pub(crate) is_tolerant: bool,
+    /// Its service is said to know no keys: every line asks with keys of its own.
+    pub(crate) is_keyless: bool,
+    /// It is made for a call that has alternatives, or for one of these.
+    pub(crate) choice: Option<Choice>,
+}
+
+/// One way to do what a call with alternatives is there for.
+pub(crate) type Choice = (ExecutionId, TaskId, usize);
+
+impl Learnt {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let tasks = plan.definitions.iter().flat_map(|(program, _)| &program.tasks);
+        let has_choices = tasks.into_iter().any(|task| !task.traits.alternatives.is_empty());
+        Self { has_choices, ..Self::default() }
+    }
+
+    /// Whether what was done was not wanted any more, as an alternative was to take its place: then it
+    /// is undone beside its run.
+    pub(crate) fn is_set_aside(&self, act: usize) -> bool {
+        self.chosen.get(&act).is_some_and(|choice| self.given_up.contains(choice))
+    }
+
+    /// Whether services that fail for the first keys failed for those of several lines, which have none in
+    /// common.
+    pub(crate) fn is_flaky_for_several(&self, execution: ExecutionId) -> bool {
+        self.askers.get(&execution).is_some_and(|lines| 1 < lines.len())
+    }
+
+    /// When an execution was heard of first.
+    pub(crate) fn birth_of(&self, execution: ExecutionId) -> Option<Time> {
+        self.births.get(&execution).copied()
+    }
+}
+
+/// Every choice of a program, with its calls and what it takes the place of when it starts.
+fn choices(program: &Program) -> impl Iterator<Item = (TaskId, usize, TaskId)> {
+    let numbered = (0..).map(TaskId).zip(&program.tasks);
+    numbered.flat_map(|(task, it)| {
+        let ways = std::iter::once(task).chain(it.traits.alternatives.iter().copied());
+        let has_some = !it.traits.alternatives.is_empty();
+        ways.enumerate().filter(move |_| has_some).map(move |(place, way)| (task, place, way))
+    })
+}
+
+/// Whether a task is another one, or runs in it, in a function that it calls, too.
+fn runs_in(program: &Program, task: TaskId, outer: TaskId) -> bool {
+    let mut inside = vec![outer];
+    let mut next = 0;
+    while let Some(of) = inside.get(next).copied() {
+        next += 1;
+        if of == task {
+            return true;
+        }
+        let around = format!("{}/", program.tasks[of.0 as usize].place.pointer);
+        let numbered = (0..).map(TaskId).zip(&program.tasks);
+        let inner = numbered.filter(|(_, it)| it.place.pointer.starts_with(&around));
+        let mut found: Vec<TaskId> = inner.map(|(id, _)| id).collect();
+        if let Kind::Function { body, .. } = program.tasks[of.0 as usize].kind {
+            found.push(body);
+        }
+        found.retain(|id| !inside.contains(id));
+        inside.extend(found);
+    }
+    false
+}
 
 impl World {
-    /// Finds out which calls can be undone, and which can be neither undone nor repeated.
+    /// Finds out what a flow says of its calls, and which of its alternatives are tried.
     pub(super) fn learn(&mut self, report: &Report) {
         let Report::Happened { execution, happenings, .. } = report else { return };
+        self.learnt.births.entry(*execution).or_insert(self.now);
+        let tells = |it: &Happening| {
+            matches!(it, Happening::Called(..))
+                || (self.learnt.has_choices && matches!(it, Happening::TaskStarted(..)))
+        };
+        if !happenings.iter().any(tells) {
+            return;
+        }
         let mut engines = self.machines.iter().filter_map(|machine| machine.node.engine());
         let Some(program) = engines.find_map(|engine| engine.program_of(*execution)) else {
             return;
         };
         for happening in happenings {
-            let Happening::Called(task, key) = happening else { continue };
-            let traits = &program.tasks[task.0 as usize].traits;
-            let undo = traits.compensation.as_ref().map(|compensation| &compensation.undo);
-            if matches!(undo, Some(Undo::Run(_))) {
-                self.undoable_keys.insert(key.clone());
-            }
-            if traits.class == Some(Class::Pivot) {
-                self.pivot_keys.insert(key.clone());
+            match happening {
+                Happening::Called(task, key) => {
+                    let of_key = of_call(program, (*execution, *task), self.learnt.has_choices);
+                    if of_key != OfKey::default() {
+                        self.learnt.keys.insert(key.clone(), of_key);
+                    }
+                }
+                Happening::TaskStarted(task, _) if self.learnt.has_choices => {
+                    let later =
+                        choices(program).filter(|(_, place, way)| 0 < *place && way == task);
+                    let before = later.map(|(of, place, _)| (*execution, of, place - 1));
+                    self.learnt.given_up.extend(before);
+                }
+                _ => {}
             }
         }
     }
@@ -34,7 +149,7 @@ impl World {
     pub(super) fn learn_start(&mut self, execution: ExecutionId) {
         let engines = self.machines.iter().filter_map(|machine| machine.node.engine());
         let alone = |engine: &Engine| {
-            let held = engine.phases().any(|(id, _)| id == execution);
+            let held = engine.phase_of(execution).is_some();
             held && engine.parent_of(execution).is_some_and(|parent| !parent.waits)
         };
         if !self.detached.contains(&execution) && engines.into_iter().any(alone) {
@@ -43,15 +158,36 @@ impl World {
         }
     }
 
-    /// Remembers what an act that was done belongs to.
-    pub(super) fn learn_act(&mut self, act: usize, key: &str) {
+    /// Remembers whose line asked for what fails for the first keys.
+    pub(super) fn learn_visit(&mut self, execution: ExecutionId, request: &Request) {
+        if !is_flaky(&request.target) {
+            return;
+        }
+        let of_key = self.learnt.keys.get(&request.key_text());
+        if of_key.is_some_and(|it| it.is_keyless) {
+            let lines = self.learnt.askers.entry(execution).or_default();
+            lines.insert(request.effect.point.author);
+        }
+    }
+
+    /// Remembers what an act that was done belongs to. What a tolerant undo was made of before does
+    /// nothing that stands.
+    pub(crate) fn learn_act(&mut self, act: usize, key: &str) {
+        let Some(of_key) = self.learnt.keys.get(key).copied() else { return };
         let ledger = &self.services.ledger;
         let name = ledger.operation(ledger.act(act).name);
-        if self.undoable_keys.contains(key) {
-            self.undoable.insert(name.to_owned());
+        if of_key.is_undoable && !self.learnt.undoable.contains(name) {
+            self.learnt.undoable.insert(name.to_owned());
         }
-        if self.pivot_keys.contains(key) {
-            self.pivots.insert(name.to_owned());
+        if of_key.is_pivot && !self.learnt.pivots.contains(name) {
+            self.learnt.pivots.insert(name.to_owned());
+        }
+        if let Some(choice) = of_key.choice {
+            self.learnt.chosen.insert(act, choice);
+        }
+        if of_key.is_tolerant && self.services.ledger.comes_after_its_undo(act) {
+            let node = self.place_of(self.services.ledger.act(act).node);
+            self.say(node, format_args!("has that undone already, so that it does not stand"));
         }
     }
 
@@ -88,8 +224,12 @@ impl World {
     }
 
     /// One node alone never asks for what its disk has the answer of. Looked at when it asks: what an
-    /// earlier life asked for may reach the service when a later one has the answer.
+    /// earlier life asked for may reach the service when a later one has the answer. An undo of several
+    /// calls is tried again as a whole.
     pub(crate) fn check_need(&mut self, execution: ExecutionId, request: &Request) {
+        if self.is_of_several(execution, request) {
+            return;
+        }
         let known = self.services.ledger.known_of(execution, request.key);
         if let Some(known) = known.filter(|_| self.client.is_alone(execution)) {
             let operation = self.services.ledger.operation(known.operation);
@@ -99,13 +239,41 @@ impl World {
         }
     }
 
+    /// Whether a request is one of several that an undo makes.
+    fn is_of_several(&mut self, execution: ExecutionId, request: &Request) -> bool {
+        let Some(undone) = request.undoes.filter(|_| request.undo) else { return false };
+        let calls = self.learnt.undos.entry((execution, undone)).or_default();
+        calls.insert(request.key);
+        1 < calls.len()
+    }
+
     /// The names of what was done and can be undone, where the definition of the execution is known.
     pub fn undoable(&self) -> impl Iterator<Item = &str> {
-        self.undoable.iter().map(String::as_str)
+        self.learnt.undoable.iter().map(String::as_str)
     }
 
     /// The names of what was done and can be neither undone nor repeated.
     pub fn pivots(&self) -> impl Iterator<Item = &str> {
-        self.pivots.iter().map(String::as_str)
+        self.learnt.pivots.iter().map(String::as_str)
+    }
+}
+
+/// What a flow says of a call.
+fn of_call(program: &Program, call: (ExecutionId, TaskId), has_choices: bool) -> OfKey {
+    let (execution, task) = call;
+    let traits = &program.tasks[task.0 as usize].traits;
+    let compensation = traits.compensation.as_ref();
+    let undone = compensation.filter(|it| matches!(it.undo, Undo::Run(_)));
+    let choice = || {
+        let mut all = choices(program);
+        let it = all.find(|(_, _, way)| runs_in(program, task, *way));
+        it.map(|(of, place, _)| (execution, of, place))
+    };
+    OfKey {
+        is_undoable: undone.is_some(),
+        is_pivot: traits.class == Some(Class::Pivot),
+        is_tolerant: undone.is_some_and(|it| it.tolerant),
+        is_keyless: traits.idempotency.as_ref().is_some_and(|it| it.none),
+        choice: if has_choices { choice() } else { None },
     }
 }

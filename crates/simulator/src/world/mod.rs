@@ -6,7 +6,7 @@ mod driving;
 mod ending;
 mod failing;
 mod in_force;
-mod learning;
+pub(crate) mod learning;
 mod occurrence;
 mod options;
 mod people;
@@ -28,6 +28,7 @@ use crate::clock::Clock;
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::{Client, Fault, Latency, Plan, Random, Services, Situation, Situations};
+use learning::Learnt;
 use occurrence::Occurrence;
 pub use options::WorldOptions;
 use telling::Heard;
@@ -97,14 +98,8 @@ pub struct World {
     pub(crate) promised: BTreeSet<ExecutionId>,
     /// How many calls are under way, at all machines together.
     calls: usize,
-    /// The names of what can be undone, as far as it was done.
-    undoable: BTreeSet<String>,
-    /// The keys of calls that can be undone.
-    undoable_keys: BTreeSet<String>,
-    /// The names of what can be neither undone nor repeated, as far as it was done.
-    pivots: BTreeSet<String>,
-    /// The keys of such calls.
-    pivot_keys: BTreeSet<String>,
+    /// What is known of flows and their calls.
+    pub(crate) learnt: Learnt,
     /// The last epoch of each node that came to its disk.
     epochs: BTreeMap<NodeId, Epoch>,
     /// The key of every call, by the name of its effect.
@@ -127,6 +122,7 @@ impl World {
         let mut random = Random::new(options.seed);
         let machines: Vec<_> =
             (0..options.nodes).map(|place| machine(&options, place, &mut random)).collect();
+        let learnt = Learnt::new(&plan);
         let mut world = Self {
             now: BEGINNING,
             agenda: Agenda::new(),
@@ -159,10 +155,7 @@ impl World {
             asked: BTreeMap::new(),
             promised: BTreeSet::new(),
             calls: 0,
-            undoable: BTreeSet::new(),
-            undoable_keys: BTreeSet::new(),
-            pivots: BTreeSet::new(),
-            pivot_keys: BTreeSet::new(),
+            learnt,
             epochs: BTreeMap::new(),
             named: BTreeMap::new(),
             released: Vec::new(),
@@ -346,6 +339,11 @@ impl World {
             None => writeln!(self.trace, "{seconds:>4}.{fraction:06}  world   {what}"),
         };
         written.expect("writing to memory does not fail");
+    }
+
+    /// What time it is.
+    pub(crate) const fn now(&self) -> Time {
+        self.now
     }
 
     /// How long it has been going on.

@@ -53,8 +53,9 @@ pub struct WorldOptions {
     pub invariants_every: u64,
     /// Whether what occurs is written down.
     pub trace: bool,
-    /// Whether it is found out which operations can be undone, for `Expectation`.
-    pub learns: bool,
+    /// Whether people have everything asked for again that was not done, as in the world off which an
+    /// `Expectation` is read.
+    pub nobody_denies: bool,
     /// Whether engines report what happens, which the counting of situations needs.
     pub reports: bool,
 }
@@ -84,7 +85,7 @@ impl Default for WorldOptions {
             healing: Duration::from_secs(600),
             invariants_every: 1,
             trace: true,
-            learns: false,
+            nobody_denies: false,
             reports: true,
         }
     }

@@ -72,7 +72,7 @@ impl World {
         }
         let mut random = Random::apart(self.options.seed, PEOPLE + self.people);
         // What one run does when nothing fails is what it does if nobody denies it.
-        if self.options.learns || !random.happens(DENIED) {
+        if self.options.nobody_denies || !random.happens(DENIED) {
             return Resolution::Retry;
         }
         self.saw(Situation::Denied);

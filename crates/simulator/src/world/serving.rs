@@ -24,6 +24,7 @@ impl World {
         if let Some(finding) = visited.finding {
             self.found(finding);
         }
+        self.learn_visit(of, &request);
         if visited.repeated {
             self.saw(Situation::Deduplicated);
         }
@@ -39,9 +40,7 @@ impl World {
                 self.services.ledger.doubt(act);
             }
             self.saw_act(act);
-            if self.options.learns {
-                self.learn_act(act, &request.key_text());
-            }
+            self.learn_act(act, &request.key_text());
         }
         self.send_answer(Answered {
             place,

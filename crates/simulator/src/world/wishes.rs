@@ -68,8 +68,7 @@ impl World {
         let is_alone = self.client.is_alone(id);
         let leads = move |place: &usize| {
             let Some(engine) = self.machines[*place].node.engine() else { return false };
-            let mut phases = engine.phases().filter(|(of, _)| *of == id);
-            let leads = phases.any(|(_, phase)| matches!(phase, Phase::Leading | Phase::Paused));
+            let leads = matches!(engine.phase_of(id), Some(Phase::Leading | Phase::Paused));
             leads || (is_alone && engine.condition_of(id).is_some())
         };
         (0..self.machines.len()).filter(leads)

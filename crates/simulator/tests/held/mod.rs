@@ -23,14 +23,14 @@ pub(crate) fn check(
     keyless: bool,
     seed: u64,
 ) -> World {
-    let calm = WorldOptions { learns: true, ..WorldOptions::default() };
+    let calm = WorldOptions { nobody_denies: true, ..WorldOptions::default() };
     let mut calm = World::new(calm, plan(name, &Survival::solo(), keyless));
     calm.run_out(u64::MAX);
     let expectation = Expectation::of(&calm);
     let options = WorldOptions {
         nodes: 3,
         faults: list.iter().map(|text| text.parse().expect("a fault")).collect(),
-        learns: true,
+        nobody_denies: true,
         seed,
         deduplicating: !keyless,
         ..WorldOptions::default()
