@@ -170,6 +170,27 @@ fn a_flow_that_never_ends_is_told_before_any_world_is_run() {
     assert!(output.stdout.is_empty() && told.contains("endless has not ended after"), "{told}");
 }
 
+/// What ends once and not twice is no broken sentence either: nobody can tell what it does.
+#[test]
+fn more_executions_than_come_to_an_end_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("first.yaml");
+    let head = "dsl: '1.0.3', namespace: demo, name: first, version: '1.0.0'";
+    let is_first = "'${ $workflow.id | startswith(\"01\") }'";
+    let which = format!("switch: [ {{ first: {{ when: {is_first}, then: end }} }} ]");
+    let tasks = format!("  - which: {{ {which} }}\n  - rest: {{ wait: PT1H, then: which }}\n");
+    std::fs::write(&path, format!("document: {{ {head} }}\ndo:\n{tasks}")).unwrap();
+    let told = |executions: &str| {
+        let words = [path.to_str().unwrap(), "--runs", "1", "--executions", executions];
+        let output = simulate(&[&words[..], &["--faults", "none"]].concat());
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    assert_eq!(told("1").0, Some(0));
+    let (code, told) = told("2");
+    assert!(code == Some(2) && told.contains("first, 2 times, has not ended after"), "{told}");
+    assert!(told.contains("ask for fewer with --executions"), "{told}");
+}
+
 #[test]
 fn the_same_seed_prints_the_same_trace() {
     let words = ["--seed", "11", "--runs", "1", "--trace"];
@@ -193,7 +214,8 @@ fn a_command_line_that_makes_no_sense_is_told_so() {
 /// Whoever asks for a world that cannot be does not get another one that holds.
 #[test]
 fn numbers_that_cannot_be_are_refused() {
-    let wrong: [(&[&str], &str); 27] = [
+    let last = u64::MAX.to_string();
+    let wrong: [(&[&str], &str); 32] = [
         (&["--runs", "0"], "--runs"),
         (&["--executions", "201"], "1..=200"),
         (&["--replicas", "0"], "1..=64"),
@@ -227,14 +249,18 @@ fn numbers_that_cannot_be_are_refused() {
         (&["--service-latency", "5"], "a time such as 500us, 20ms or 2s"),
         (&["--clock-skew", "1h"], "a time such as"),
         (&["--services", "none"], "keyed, keyless"),
+        (&["--executions", "2", "--fault", "cancel@1+0=9"], "has 2 executions"),
+        (&["--fault", "none", "--fault", "crash@1+1:1"], "--fault none: there is another"),
+        (&["--fault", "crash@1+1:1", "--fault", "none"], "--fault none: there is another"),
+        (&["--seed", &last, "--runs", "3"], "on there are 1"),
+        (&["--seed", &last], "--runs 100"),
     ];
     for (words, reason) in wrong {
         let output = simulate(words);
         let told = text(&output.stderr);
         assert!(output.status.code() == Some(2) && told.contains(reason), "{words:?}: {told}");
     }
-    let last = u64::MAX.to_string();
-    let output = simulate(&["--seed", &last, "--runs", "3", "--json"]);
+    let output = simulate(&["--seed", &last, "--runs", "1", "--json"]);
     let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(shown["worlds"], 1, "the last seed is the last world");
 }

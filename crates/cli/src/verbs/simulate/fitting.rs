@@ -15,6 +15,7 @@ pub(super) const ROUGHNESS: [&str; 2] = ["all", "none"];
 /// Refuses flags that do not go together.
 pub(super) fn check_flags(arguments: &Arguments) -> Result<(), Failure> {
     check_numbers(arguments)?;
+    last_seed(arguments)?;
     check_faults(arguments)?;
     check_strategy(arguments)
 }
@@ -42,8 +43,20 @@ fn check_numbers(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses kinds to draw from where nothing is drawn.
+/// The seed of the last world.
+pub(super) fn last_seed(arguments: &Arguments) -> Result<u64, Failure> {
+    let Arguments { seed, runs, .. } = *arguments;
+    seed.checked_add(runs - 1).ok_or_else(|| {
+        let left = (u64::MAX - seed).saturating_add(1);
+        Failure::usage(format!("--runs {runs}: from seed {seed} on there are {left}"))
+    })
+}
+
+/// Refuses kinds to draw from where nothing is drawn, and faults beside none.
 fn check_faults(arguments: &Arguments) -> Result<(), Failure> {
+    if 1 < arguments.fault.len() && arguments.fault.iter().any(|fault| fault == "none") {
+        return Err(Failure::usage("--fault none: there is another --fault beside it"));
+    }
     match &arguments.faults {
         Some(kinds) if !arguments.fault.is_empty() && !ROUGHNESS.contains(&kinds.as_str()) => {
             let reason = "beside --fault nothing is drawn";
@@ -99,9 +112,20 @@ pub(super) fn check_places(arguments: &Arguments, scenario: &Scenario) -> Result
     }
 }
 
-/// What is wrong with the nodes that a fault names.
+/// Refuses more executions of a flow than come to an end while nothing fails.
+pub(super) fn too_many(reason: String) -> Failure {
+    Failure::usage(format!("{reason}; ask for fewer with --executions"))
+}
+
+/// What is wrong with the nodes, or the execution, that a fault names.
 fn misplaced(fault: &Fault, scenario: &Scenario) -> Option<String> {
-    let nodes = scenario.options.nodes;
+    let (nodes, executions) = (scenario.options.nodes, scenario.delays.len());
+    let named =
+        usize::try_from(fault.amount).ok().filter(|_| FaultKind::WISHES.contains(&fault.kind));
+    if executions < named.unwrap_or(0) {
+        let seed = scenario.options.seed;
+        return Some(format!("the world of seed {seed} has {executions} executions"));
+    }
     let last = (u64::BITS - fault.nodes.leading_zeros()) as usize;
     let bridge = usize::try_from(fault.amount).ok().filter(|_| fault.kind == FaultKind::Bridge);
     if nodes < last.max(bridge.unwrap_or(0)) {

@@ -185,9 +185,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut tally = Tally::new(arguments.trace);
     let began = Instant::now();
     let mut last = None;
-    for seed in arguments.seed..=arguments.seed.saturating_add(arguments.runs - 1) {
+    let last_seed = fitting::last_seed(arguments)?;
+    for seed in arguments.seed..=last_seed {
         let mut scenario = swarm.scenario(seed);
         fitting::check_places(arguments, &scenario)?;
+        swarm.try_flow_of(&scenario).map_err(fitting::too_many)?;
         scenario.options.trace = arguments.trace;
         let verdict = swarm.run(&scenario);
         bar.inc(1);
