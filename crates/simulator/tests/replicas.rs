@@ -149,11 +149,16 @@ fn of_two_primaries_that_meet_one_stands_down_long_before_the_run_ends() {
     };
     let mut world = World::new(options, line(30, &survival, true));
     while world.elapsed() < Duration::from_secs(9) && world.step() {}
-    let finding = checkers::nobody_leads_beside_another(&world);
+    let finding = checkers::nobody_leads_beside_another(&world, Duration::ZERO);
     assert!(finding.is_err_and(|finding| finding.contains("both lead")), "{}", world.states());
     // Ten heartbeats after they can hear each other again.
     while world.elapsed() < Duration::from_millis(11_500) && world.step() {}
-    assert_eq!(checkers::nobody_leads_beside_another(&world), Ok(()), "{}", world.trace);
+    assert_eq!(
+        checkers::nobody_leads_beside_another(&world, Duration::ZERO),
+        Ok(()),
+        "{}",
+        world.trace
+    );
     let leads = |machine: &Machine| {
         let engine = machine.node.engine().unwrap();
         engine.phases().any(|(_, phase)| phase == Phase::Leading)

@@ -26,9 +26,6 @@ pub use effects::{
     undos_come_in_reverse_order, what_failed_is_taken_back,
 };
 
-/// How long after the last fault, or its own start, an execution may have two primaries at most.
-pub(crate) const ONE_PRIMARY: Duration = Duration::from_secs(60);
-
 /// A sentence that does not hold, and what was found instead.
 pub type Finding = Result<(), String>;
 
@@ -212,12 +209,12 @@ pub fn nothing_waits_for_people_in_vain(world: &World) -> Finding {
     Ok(())
 }
 
-/// So long after the last fault no execution has two primaries, but for those that all execute, and those
-/// that were started less than so long ago.
-pub fn nobody_leads_beside_another(world: &World) -> Finding {
+/// So long after the last fault no execution that was started that long ago has two primaries, but for those
+/// that all execute.
+pub fn nobody_leads_beside_another(world: &World, age: Duration) -> Finding {
     let is_old = |id: ExecutionId| {
         let birth = world.learnt.birth_of(id);
-        birth.is_none_or(|birth| ONE_PRIMARY <= world.now().since(birth))
+        birth.is_none_or(|birth| age <= world.now().since(birth))
     };
     let mut leaders: BTreeMap<ExecutionId, NodeId> = BTreeMap::new();
     for machine in &world.machines {

@@ -6,13 +6,16 @@ use outlast_lineage::Time;
 
 use super::World;
 use super::occurrence::Occurrence;
-use crate::checkers::{self, ONE_PRIMARY};
+use crate::checkers;
 
 /// How often it is looked whether everything has settled.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// How often it is looked whether gossip has settled.
 const LOOK_AROUND: Duration = Duration::from_secs(2);
+
+/// How long after the last fault, or its own start, an execution may have two primaries at most.
+const ONE_PRIMARY: Duration = Duration::from_secs(60);
 
 /// How often people look at what waits for them, once the faults are over.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
@@ -103,7 +106,7 @@ impl World {
     }
 
     fn look_for_primaries(&mut self, when: &str) {
-        if let Err(finding) = checkers::nobody_leads_beside_another(self) {
+        if let Err(finding) = checkers::nobody_leads_beside_another(self, ONE_PRIMARY) {
             let bound = ONE_PRIMARY.as_secs();
             self.found(format!("{bound} s and more {when}, {finding}"));
         }
