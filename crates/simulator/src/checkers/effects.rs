@@ -388,8 +388,14 @@ pub fn nothing_is_undone_that_a_majority_lacked(world: &World) -> Finding {
         if !waits || world.revisited.contains_key(&root) {
             continue;
         }
-        let mut undos = world.services.ledger.of(id).filter(|act| act.undo && act.line.is_none());
-        if let Some(undo) = undos.next() {
+        let ledger = &world.services.ledger;
+        // What its flow says has no key is made anew by whoever goes on, and undone by whoever made it first.
+        let is_keyless = |undo: &Act| {
+            let undone = undo.undoes.map(|place| ledger.act(place).key.to_string());
+            undone.is_some_and(|key| world.learnt.is_keyless(&key))
+        };
+        let mut undos = ledger.of(id).filter(|act| act.undo && act.line.is_none());
+        if let Some(undo) = undos.find(|undo| !is_keyless(undo)) {
             let (name, node) = (name(world, undo), undo.node.0);
             return Err(format!("a line of {id} that was lost made {name} at node {node}"));
         }

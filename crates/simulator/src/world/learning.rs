@@ -72,6 +72,11 @@ impl Learnt {
         self.askers.get(&execution).is_some_and(|lines| 1 < lines.len())
     }
 
+    /// Whether a call with a key is one whose service is said to know none.
+    pub(crate) fn is_keyless(&self, key: &str) -> bool {
+        self.keys.get(key).is_some_and(|of_key| of_key.is_keyless)
+    }
+
     /// When an execution was heard of first.
     pub(crate) fn birth_of(&self, execution: ExecutionId) -> Option<Time> {
         self.births.get(&execution).copied()
