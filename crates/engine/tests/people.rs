@@ -292,49 +292,6 @@ fn a_passive_leader_that_is_cut_off_refuses_nothing_because_of_what_may_be_old()
     assert_eq!(condition(&mut cluster, 3), Condition::Suspended);
 }
 
-/// Two of three nodes are lost for good, and the third, which leads, has come to its second call.
-fn without_most_of_its_nodes(strategy: Strategy) -> Cluster {
-    let mut cluster = led_by_the_highest(strategy);
-    cluster.lose(1);
-    cluster.lose(2);
-    cluster.run(SECOND);
-    let call = cluster.call_of(3);
-    cluster.answer(3, call);
-    cluster.run(SECOND);
-    cluster
-}
-
-const MOST_REMOVED: &str = "2 of the 3 nodes that hold it were removed from the cluster";
-
-/// Found by hand: it was said to go on by itself when enough can be reached, to wait for a slow disk, and to be
-/// deleted when it is cancelled.
-#[test]
-fn whoever_asks_for_what_can_never_end_is_told_that_most_of_its_nodes_were_removed() {
-    let mut cluster = without_most_of_its_nodes(Strategy::Passive);
-    let holders = cluster.node(3).show(id(1)).summary.holders.expect("it is held");
-    let stalled = holders.standstill.expect("it stands still");
-    assert!(stalled.starts_with(MOST_REMOVED) && !stalled.contains("by itself"), "{stalled}");
-    let wishes = wishes(Strategy::Passive).into_iter().chain([Ask::Delete(which())]);
-    for ask in wishes {
-        let reply = cluster.node(3).ask(ask.clone());
-        let Reply::Refused(Refusal::NotPossible(reason)) = reply else {
-            panic!("{ask:?}: {reply:?}")
-        };
-        assert!(reason.contains(MOST_REMOVED), "{reason}");
-    }
-}
-
-/// Where calls wait for nobody, it would make all of them, and it can be kept from that.
-#[test]
-fn what_goes_on_without_most_of_its_nodes_can_be_stopped_and_is_not_deleted() {
-    let mut cluster = without_most_of_its_nodes(Strategy::PartitionTolerant);
-    assert_eq!(cluster.open(3), ["b"], "it goes on");
-    assert_eq!(cluster.node(3).ask(Ask::Cancel(which())), Reply::DoneHere);
-    let reply = cluster.node(3).ask(Ask::Delete(which()));
-    let Reply::Refused(Refusal::NotPossible(reason)) = reply else { panic!("{reply:?}") };
-    assert!(reason.contains(MOST_REMOVED), "{reason}");
-}
-
 /// Two calls side by side, to providers that know no keys, which node 3 makes and takes back.
 fn beside(strategy: Strategy) -> (Cluster, Ask) {
     let program = program_of("beside", &[("a", Provider::Keyless), ("b", Provider::Keyless)]);

@@ -4,6 +4,7 @@
 //! execution and the lowest of the next, so that not one node leads them all. Whoever makes an
 //! execution known says the order with it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use minicbor::{Decode, Decoder, Encode, Encoder};
@@ -42,6 +43,14 @@ impl Members {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
+    }
+
+    /// How many decide, without those that are gone for good: a majority, so that no others can decide anything else;
+    /// or all that are left, if that is fewer. Two who have not heard of the same losses yet never decide without
+    /// each other then, because whoever is left counts for both.
+    pub fn quorum(&self, gone: &BTreeSet<NodeId>) -> usize {
+        let left = self.iter().filter(|member| !gone.contains(member)).count();
+        left.min(self.len() / 2 + 1)
     }
 
     /// How many are lower than a node; nothing if it is no member.
@@ -121,6 +130,50 @@ mod tests {
         assert_eq!(mark(&[1, 2, 3]), mark(&[1, 2, 3]));
         assert_ne!(mark(&[1, 2, 3]), mark(&[1, 3, 2]));
         assert_ne!(mark(&[1, 2, 3]), mark(&[1, 2]));
+    }
+
+    #[test]
+    fn a_majority_decides_or_all_that_are_left_if_that_is_fewer() {
+        let members = members(&[1, 2, 3, 4, 5]);
+        let quorum = |gone: &[u64]| members.quorum(&gone.iter().copied().map(NodeId).collect());
+        assert_eq!(quorum(&[]), 3);
+        assert_eq!(quorum(&[9]), 3, "a stranger is none of them");
+        assert_eq!(quorum(&[1, 2]), 3);
+        assert_eq!((quorum(&[1, 2, 3]), quorum(&[1, 2, 3, 4])), (2, 1));
+    }
+
+    /// Whoever is left is left to everybody, whatever losses somebody has heard of by then.
+    #[test]
+    fn two_quorums_of_whatever_losses_they_know_have_a_member_in_common() {
+        for all in 1..=5_u32 {
+            let members: Members = (0..u64::from(all)).map(NodeId).collect();
+            let set_of = |bits: u32| -> BTreeSet<NodeId> {
+                (0..all).filter(|bit| bits >> bit & 1 == 1).map(|bit| NodeId(bit.into())).collect()
+            };
+            let decides = |heads: &BTreeSet<NodeId>, gone: &BTreeSet<NodeId>| {
+                heads.is_disjoint(gone) && members.quorum(gone) <= heads.len()
+            };
+            let subsets = || 0..1 << all;
+            for (one, other) in subsets().flat_map(|one| subsets().map(move |other| (one, other))) {
+                // Each has heard of a part of the losses; somebody is left.
+                if one | other == (1 << all) - 1 {
+                    continue;
+                }
+                let (gone, more) = (set_of(one), set_of(other));
+                let quorums = |gone: &BTreeSet<NodeId>| -> Vec<BTreeSet<NodeId>> {
+                    subsets().map(set_of).filter(|heads| decides(heads, gone)).collect()
+                };
+                for ours in quorums(&gone) {
+                    // Nobody who was lost speaks any more when the second ones decide.
+                    let theirs = quorums(&more);
+                    let mut apart = theirs.iter().filter(|theirs| theirs.is_disjoint(&ours));
+                    let only_lost = |heads: &BTreeSet<NodeId>| {
+                        heads.iter().all(|head| gone.contains(head) || more.contains(head))
+                    };
+                    assert!(apart.all(|theirs| only_lost(theirs) || only_lost(&ours)));
+                }
+            }
+        }
     }
 
     #[test]

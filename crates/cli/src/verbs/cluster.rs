@@ -77,8 +77,9 @@ Examples:
 
 Executions no longer wait for it. If it comes up again it is told so, and ends. This cannot be taken
 back, and what the node did in runs that do not count stays done: one that is only cut off or down
-is better brought back. What it alone holds (strategy `none`) is lost with it, and only a node that
-still answers says how much that is.")]
+is better brought back. Where a majority of an execution's nodes is removed, the others go on by what
+they know; those executions are named. What it alone holds (strategy `none`) is lost with it, and only
+a node that still answers says how much that is.")]
     Remove {
         /// The member, as `status` names it
         member: String,

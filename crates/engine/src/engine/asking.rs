@@ -178,7 +178,6 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let id = self.find(which)?;
         let wish = Wish::of(&event);
-        self.check_hope(id, wish)?;
         let is_pause = matches!(event, Event::SuspendRequested | Event::ResumeRequested);
         if is_pause && self.roster.known(id).is_active() {
             return Err(Refusal::NotPossible(format!(
@@ -202,14 +201,6 @@ impl Engine {
         }
         self.promise(step, caller, id);
         Ok(())
-    }
-
-    /// Refuses what would be waited for in vain.
-    fn check_hope(&self, id: ExecutionId, wish: Wish) -> Result<(), Refusal> {
-        let why = self.roster.get(id).and_then(|entry| self.why_never_done(entry));
-        let Some(why) = why else { return Ok(()) };
-        let denied = wish.denied();
-        Err(Refusal::NotPossible(format!("execution {id} can {denied}: {why}")))
     }
 
     /// Why something cannot be done with an execution, and until when; or that this node cannot tell, because
@@ -272,10 +263,6 @@ impl Engine {
     /// Why what has not ended is not deleted, as far as this node knows that.
     fn not_ended(&self, id: ExecutionId) -> Refusal {
         let entry = self.roster.get(id);
-        if let Some(why) = entry.and_then(|entry| self.why_never_decided(entry)) {
-            let reason = format!("execution {id} has not ended and can not be deleted: {why}");
-            return Refusal::NotPossible(reason);
-        }
         let reason = format!("execution {id} has not ended; cancel it first");
         match entry.and_then(Entry::missed_majority) {
             Some(silent) => Refusal::PerhapsOld { reason, silent },
@@ -375,19 +362,8 @@ impl Engine {
             changed: entry.changed,
             parent: entry.parent.as_deref().map(|parent| parent.execution),
             parked: entry.parked,
-            holders: self.shown_holders(entry),
+            holders: entry.holders(),
         }
-    }
-
-    /// Who holds an execution together, and why it stands still: for good, if too few of them are left.
-    fn shown_holders(&self, entry: &Entry) -> Option<Holders> {
-        let mut holders = entry.holders()?;
-        if holders.standstill.is_some()
-            && let Some(why) = self.why_never_decided(entry)
-        {
-            holders.standstill = Some(format!("{why}: it does not go on any more"));
-        }
-        Some(holders)
     }
 }
 

@@ -1,13 +1,13 @@
 //! The cluster that a node is a member of: who is in it, and invitations to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use outlast_engine::{Ask, ClusterStanding, Filter, MemberStanding, Reply};
+use outlast_engine::{Ask, ClusterStanding, MemberStanding, Reply};
 use outlast_expressions::{Value, value};
 use outlast_lineage::{NodeId, Time};
 use outlast_workflow::moment::iso8601;
@@ -22,10 +22,6 @@ use crate::transport::{Direction, PeerStatistics};
 
 /// How long an invitation is valid unless it is said.
 const VALID: Duration = Duration::from_secs(60 * 60);
-/// How long nothing may have been heard of a node before it is taken to be lost rather than cut off.
-const HEARD_LATELY: Duration = Duration::from_secs(10 * 60);
-/// How many executions are named when a node is removed.
-const NAMED_MAX: usize = 10;
 /// The state of a member that said that it leaves.
 const LEFT: &str = "left";
 /// The states of a member that did not answer when gossip asked.
@@ -64,7 +60,7 @@ pub(super) struct Share {
     stalled: u64,
     /// Executions there that have not ended and that nobody else holds.
     #[serde(default)]
-    alone: u64,
+    pub(super) alone: u64,
     /// Executions that wait there for the answer to a call that must not be made twice.
     #[serde(default)]
     hearing: u64,
@@ -111,22 +107,6 @@ pub(super) struct InvitationView {
     expires: String,
     /// Where the joiner finds the inviting node.
     addresses: Vec<String>,
-}
-
-/// A node was removed.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Removed {
-    done: bool,
-    /// What is lost by it, if it may be something: the node was heard of lately, or holds executions
-    /// with others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    warning: Option<String>,
-    /// Executions that it held together with others and that waited for it, or would have: ten at most.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    executions: Vec<String>,
-    /// Whether there are more of them.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    more: bool,
 }
 
 /// For how long to invite.
@@ -214,106 +194,6 @@ pub(super) async fn missed(api: &Api) -> Result<Missed, Problem> {
     })
 }
 
-/// Remove a node that is lost for good: no member hears it any more, and its id never comes back.
-#[utoipa::path(
-    delete, path = "/v1/cluster/members/{node}", tag = "cluster",
-    params(("node" = String, Path)),
-    responses((status = 202, body = Removed), (status = 404, body = Problem))
-)]
-pub(super) async fn remove(
-    State(api): State<Arc<Api>>,
-    Path(node): Path<String>,
-) -> Result<(StatusCode, Json<Removed>), Problem> {
-    let cluster = member(&api)?;
-    let node = node_of(&node)?;
-    if !cluster.places().contains_key(&node) {
-        let detail = format!("there is no member {}, or no longer", text_of(node));
-        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
-    }
-    // Before it is done: then nobody waits for it any more.
-    let standing = standing(&api, Ask::Standing).await?;
-    let heard = standing.members.iter().find(|other| other.node == node);
-    let connected =
-        cluster.transport().statistics().peers.get(&node).is_some_and(|it| it.connected);
-    let heard = heard.and_then(|other| heard_of(other, connected, api.node.now()));
-    let (executions, more) = held_with(&api, node).await?;
-    let alone = held_alone(&api, node).await;
-    match api.ask(Ask::Remove(node)).await? {
-        Reply::Done => {
-            let warning = warning(node, heard.as_deref(), (&executions, more), alone);
-            Ok((StatusCode::ACCEPTED, Json(Removed { done: true, warning, executions, more })))
-        }
-        other => Err(Problem::unexpected(&other)),
-    }
-}
-
-/// How lately a member was heard of, if that is so lately that it may only be cut off.
-fn heard_of(other: &MemberStanding, connected: bool, now: Time) -> Option<String> {
-    // By its heartbeats here, or by somebody who says so in gossip. Both take some seconds to be sure that it
-    // is lost, and its connection ends with it.
-    if other.reachable || other.state == "alive" {
-        let heard = if connected { "is heard now" } else { "was heard of a moment ago" };
-        return Some(heard.to_owned());
-    }
-    let silent = now.since(other.since?);
-    (silent < HEARD_LATELY).then(|| format!("was heard of {} s ago", silent.as_secs()))
-}
-
-/// The executions that a node holds together with others, as far as the members that answer know, and
-/// whether there are more.
-async fn held_with(api: &Api, node: NodeId) -> Result<(Vec<String>, bool), Problem> {
-    let filter = Filter { holder: Some(node), limit: NAMED_MAX, ..Filter::default() };
-    let (mut executions, mut more) = match api.ask(Ask::List(filter)).await? {
-        Reply::Listed { executions, next } => {
-            let ids = executions.iter().map(|held| held.execution.to_string());
-            (ids.collect::<BTreeSet<_>>(), next.is_some())
-        }
-        other => return Err(Problem::unexpected(&other)),
-    };
-    if let Some(relay) = &api.options.relay {
-        let (others, others_more) = across::held_with(relay, &text_of(node), NAMED_MAX).await;
-        executions.extend(others);
-        more |= others_more;
-    }
-    more |= NAMED_MAX < executions.len();
-    Ok((executions.into_iter().take(NAMED_MAX).collect(), more))
-}
-
-/// How many executions that have not ended a node alone holds, if it still says so.
-async fn held_alone(api: &Api, node: NodeId) -> u64 {
-    let Some(relay) = &api.options.relay else { return 0 };
-    across::shares(relay).await.remove(&node).map_or(0, |share| share.alone)
-}
-
-/// What whoever has a node removed should know, if there is something.
-fn warning(
-    node: NodeId,
-    heard: Option<&str>,
-    (executions, more): (&[String], bool),
-    alone: u64,
-) -> Option<String> {
-    let node = text_of(node);
-    let alone = (0 < alone).then(|| {
-        format!("{node} alone holds {alone} executions that have not ended, which are lost with it")
-    });
-    let held = (!executions.is_empty()).then(|| {
-        format!(
-            "{node} holds executions with others, which no longer wait for it: {}{}; what it did in runs \
-             of them that do not count stays done, and only its disk knows of it",
-            executions.join(", "),
-            if more { " and more" } else { "" }
-        )
-    });
-    let heard = heard.map(|heard| {
-        format!(
-            "{node} {heard}, so it may only have been cut off or down: such a node, brought back, undoes \
-             what does not count itself"
-        )
-    });
-    let told: Vec<String> = held.into_iter().chain(alone).chain(heard).collect();
-    (!told.is_empty()).then(|| told.join("; "))
-}
-
 /// Whether to hand over.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes the body for the API's document; it is read by hand")]
@@ -341,7 +221,7 @@ pub(super) async fn drain(
     Ok(Json(Share::of(&*standing(&api, Ask::Drain(drain)).await?)))
 }
 
-async fn standing(api: &Api, ask: Ask) -> Result<Box<ClusterStanding>, Problem> {
+pub(super) async fn standing(api: &Api, ask: Ask) -> Result<Box<ClusterStanding>, Problem> {
     match api.ask(ask).await? {
         Reply::Standing(standing) => Ok(standing),
         other => Err(Problem::unexpected(&other)),
@@ -401,7 +281,7 @@ pub(super) async fn cut(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn member(api: &Api) -> Result<&Cluster, Problem> {
+pub(super) fn member(api: &Api) -> Result<&Cluster, Problem> {
     api.options.cluster.as_ref().ok_or_else(|| {
         let detail = "this node is in no cluster: `outlast cluster init` founds one, and \
                       `outlast node --join` joins one";
@@ -448,7 +328,7 @@ pub(super) fn holder_of(api: &Api, text: &str) -> Result<NodeId, Problem> {
     Err(Problem::new(StatusCode::NOT_FOUND, detail))
 }
 
-fn text_of(node: NodeId) -> String {
+pub(super) fn text_of(node: NodeId) -> String {
     format!("{:016x}", node.0)
 }
 
@@ -460,35 +340,5 @@ impl From<ClusterError> for Problem {
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whoever_removes_a_node_hears_what_is_lost_with_it() {
-        let node = NodeId(7);
-        assert_eq!(warning(node, None, (&[], false), 0), None);
-        let told = warning(node, None, (&[], false), 3).unwrap();
-        assert!(told.starts_with("0000000000000007 alone holds 3 executions"), "{told}");
-        let told = warning(node, Some("is heard now"), (&["a".to_owned()], true), 3).unwrap();
-        let parts = ["holds executions with others", "a and more", "alone holds 3", "is heard now"];
-        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
-    }
-
-    #[test]
-    fn whoever_was_lost_a_moment_ago_is_not_said_to_be_heard() {
-        let other = MemberStanding {
-            node: NodeId(7),
-            state: "alive",
-            since: None,
-            release: String::new(),
-            reachable: true,
-            draining: false,
-        };
-        let heard = |connected| heard_of(&other, connected, Time::default()).unwrap();
-        assert_eq!([heard(true), heard(false)], ["is heard now", "was heard of a moment ago"]);
     }
 }

@@ -16,6 +16,7 @@ mod model;
 mod parked;
 mod payload;
 mod problem;
+mod removal;
 mod serve;
 mod story;
 mod token;
@@ -157,7 +158,7 @@ fn router(api: Arc<Api>) -> Router {
         .route("/v1/parked/resolve", post(parked::resolve))
         .route("/v1/cluster", get(cluster::show))
         .route("/v1/cluster/invitations", post(cluster::invite))
-        .route("/v1/cluster/members/{node}", delete(cluster::remove))
+        .route("/v1/cluster/members/{node}", delete(removal::remove))
         .route("/v1/cluster/drain", post(cluster::drain))
         .route("/v1/backups", post(backups::make))
         .route("/metrics", get(health::metrics))
@@ -206,7 +207,7 @@ fn router(api: Arc<Api>) -> Router {
         parked::resolve,
         cluster::show,
         cluster::invite,
-        cluster::remove,
+        removal::remove,
         cluster::drain,
         backups::make,
         health::metrics,

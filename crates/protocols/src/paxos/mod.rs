@@ -11,6 +11,9 @@
 //! A proposer has accepted its value before it asks anyone to. Where two members are a quorum, each
 //! who accepts therefore knows that the value is decided, and need not be told.
 //!
+//! Members that are lost for good are fenced out: nobody waits for them, asks them or hears them, and if so many are
+//! that the others are no majority any more, all that are left decide together.
+//!
 //! Invariants:
 //! - A member's own round lives only while its own promise is that round's ballot.
 //! - A promise and an accepted ballot never fall; a decision never changes.
@@ -55,6 +58,8 @@ pub struct Paxos {
     round_seen: u64,
     /// Whom it has yet to tell the decision.
     unaware: BTreeSet<NodeId>,
+    /// Those that never come back.
+    fenced: BTreeSet<NodeId>,
 }
 
 /// How far this member's own round is.
@@ -87,6 +92,8 @@ pub enum Input {
     TimerFired(Timer),
     /// The machine was made from its last record; the first input of a new life.
     Restarted,
+    /// A member is lost for good. Nobody writes that down: it is said again in every life.
+    Fenced(NodeId),
 }
 
 /// What a member wants done. Each waits for all records ordered before it.
@@ -134,8 +141,16 @@ impl Paxos {
     pub fn restored(me: NodeId, members: Members, patience: Duration, record: Record) -> Self {
         assert!(members.contains(me), "only members take part");
         let (proposal, phase) = (None, Phase::Idle);
-        let unaware = BTreeSet::new();
-        Self { me, members, patience, record, proposal, phase, round_seen: 0, unaware }
+        let (unaware, fenced) = (BTreeSet::new(), BTreeSet::new());
+        Self { me, members, patience, record, proposal, phase, round_seen: 0, unaware, fenced }
+    }
+
+    /// The same, of which some members were lost for good before anything was said.
+    #[must_use]
+    pub fn without(mut self, lost: &BTreeSet<NodeId>) -> Self {
+        assert!(self.phase == Phase::Idle && !lost.contains(&self.me), "it begins without them");
+        self.fenced.clone_from(lost);
+        self
     }
 
     /// Takes one input, and says what is to be done.
@@ -150,6 +165,7 @@ impl Paxos {
             Input::TimerFired(Timer::DecisionOverdue) => self.ask(now),
             Input::TimerFired(Timer::AcknowledgementsOverdue) => self.spread(now),
             Input::Restarted => self.restart(now),
+            Input::Fenced(node) => self.fence(now, node),
         };
         self.assert_invariants();
         outputs
@@ -170,7 +186,7 @@ impl Paxos {
     fn remind(&self) -> Vec<Output> {
         let Phase::Accepting { accepted, value } = &self.phase else { return Vec::new() };
         let ballot = self.record.promised.expect("whoever is in a round has promised");
-        let silent = self.members.others(self.me).filter(|member| !accepted.contains(member));
+        let silent = self.others().filter(|member| !accepted.contains(member));
         send(silent, &Message::Accept { ballot, value: value.clone() })
     }
 
@@ -226,6 +242,25 @@ impl Paxos {
                 outputs
             }
             None => self.ask(now),
+        }
+    }
+
+    /// What a member said that is lost for good, nobody holds to any more. Those that are left may be enough now.
+    fn fence(&mut self, now: Time, node: NodeId) -> Vec<Output> {
+        if node == self.me || !self.members.contains(node) || !self.fenced.insert(node) {
+            return Vec::new();
+        }
+        self.unaware.remove(&node);
+        match &mut self.phase {
+            Phase::Preparing { promised, .. } => {
+                promised.remove(&node);
+                self.count_promises(now)
+            }
+            Phase::Accepting { accepted, .. } => {
+                accepted.remove(&node);
+                self.seek_decision(now)
+            }
+            Phase::Idle | Phase::Waiting => Vec::new(),
         }
     }
 
@@ -456,7 +491,7 @@ impl Paxos {
     }
 
     fn others(&self) -> impl Iterator<Item = NodeId> {
-        self.members.others(self.me)
+        self.members.others(self.me).filter(|member| !self.fenced.contains(member))
     }
 
     /// Whether a proposer and one other are a quorum.
@@ -465,7 +500,7 @@ impl Paxos {
     }
 
     fn quorum(&self) -> usize {
-        self.members.len() / 2 + 1
+        self.members.quorum(&self.fenced)
     }
 
     /// What is decided, if this member knows.
@@ -499,7 +534,8 @@ impl Paxos {
             Message::Reject { promised, .. } => promised.round <= ROUND_MAX,
             _ => true,
         };
-        fits && from != self.me && self.members.contains(from)
+        let is_heard = from != self.me && !self.fenced.contains(&from);
+        fits && is_heard && self.members.contains(from)
     }
 
     /// Stops the program if what this machine always promises does not hold.
@@ -519,6 +555,7 @@ impl Paxos {
             self.unaware.iter().all(|node| self.members.contains(*node)),
             "only members are told"
         );
+        assert!(self.unaware.is_disjoint(&self.fenced), "nobody is told who never comes back");
     }
 }
 

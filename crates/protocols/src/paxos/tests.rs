@@ -1,5 +1,7 @@
 //! Step tests: whole lists of outputs, and what lost, late, doubled and old messages do.
 
+mod losing;
+
 use std::time::Duration;
 
 use outlast_lineage::{NodeId, Time};

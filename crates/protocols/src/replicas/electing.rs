@@ -73,6 +73,11 @@ impl Candidacy {
         !self.rejected && !self.renews && self.stood < STANDS_AT_ONCE
     }
 
+    /// A voter is lost for good: nobody holds to what it promised.
+    pub(super) fn forget(&mut self, voter: NodeId) {
+        self.votes.remove(&voter);
+    }
+
     /// Whether it waits for nothing but those who had not lost the primary, and they have by now.
     fn was_waited_for(&self) -> bool {
         0 < self.extensions && self.hesitant.is_empty()
@@ -335,10 +340,10 @@ impl Replica {
 
     /// The time for objections is over.
     pub(super) fn end_election(&mut self, out: &mut Outputs) {
+        let needed = self.votes_needed();
         let Role::Candidate(candidacy) = &mut self.role else { return };
         let (term, votes, renews) = (candidacy.term, candidacy.votes.len(), candidacy.renews);
-        let (enough, heard_all) =
-            (self.setup.votes_needed() <= votes, votes == self.setup.members.len());
+        let (enough, heard_all) = (needed <= votes, votes == self.setup.members.len());
         // Whoever goes on as it was is not held up by those who would go first otherwise.
         let objections_count = !(renews && enough);
         let hesitant = objections_count && !candidacy.hesitant.is_empty();
@@ -381,7 +386,7 @@ impl Replica {
     /// Whether there should soon be a primary again: it asks for votes, or waits for whoever does, and enough
     /// replicas can be reached. If they do not come to agree, too few hear each other all the same.
     pub fn is_between_primaries(&self) -> bool {
-        let enough = self.setup.votes_needed() <= self.reachable();
+        let enough = self.votes_needed() <= self.reachable();
         self.seeks_votes() && enough && self.failures <= IN_VAIN_MAX
     }
 

@@ -87,7 +87,7 @@ impl Replica {
     }
 
     /// Tells once that it pauses for its budget, each time that it does.
-    fn tell_of_pause(&mut self, out: &mut Outputs) {
+    pub(super) fn tell_of_pause(&mut self, out: &mut Outputs) {
         let pauses = self.is_over_budget();
         if pauses && !self.pauses {
             out.report(Situation::OverBudget);
@@ -122,7 +122,7 @@ impl Replica {
         let mut stored: Vec<u64> = self.acknowledged.values().copied().collect();
         stored.push(self.standing.head.lineage.number());
         stored.sort_unstable_by(|one, other| other.cmp(one));
-        stored.get(self.setup.quorum() - 1).copied().unwrap_or(0)
+        stored.get(self.quorum() - 1).copied().unwrap_or(0)
     }
 
     /// Whether a majority has a state of the line that this replica leads on disk, as far as it has heard.
@@ -132,7 +132,7 @@ impl Replica {
 
     /// Whether a majority of the replicas can be reached, this one included.
     pub fn reaches_majority(&self) -> bool {
-        self.setup.quorum() <= self.reachable()
+        self.quorum() <= self.reachable()
     }
 
     /// How many of the replicas can be reached, this one included.
@@ -185,7 +185,7 @@ impl Replica {
         }
     }
 
-    fn propose_wanted(&mut self, out: &mut Outputs) {
+    pub(super) fn propose_wanted(&mut self, out: &mut Outputs) {
         let Some(number) = self.wanted else { return };
         if self.is_decided_up_to(number) {
             self.wanted = None;

@@ -79,18 +79,6 @@ pub struct Setup {
     pub beginning: Option<u64>,
 }
 
-impl Setup {
-    /// How many votes a candidate needs: where acknowledgements of a majority count, it must have
-    /// heard of all that a majority acknowledged.
-    pub fn votes_needed(&self) -> usize {
-        if self.acknowledge { self.votes.max(self.quorum()) } else { self.votes }
-    }
-
-    fn quorum(&self) -> usize {
-        self.members.len() / 2 + 1
-    }
-}
-
 /// Who executes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
@@ -350,10 +338,31 @@ impl Replica {
         }
     }
 
+    /// A peer never comes back. What it acknowledged is on a disk that nobody reads any more; and if a majority went
+    /// that way, those that are left are enough now.
     fn fence(&mut self, out: &mut Outputs, peer: NodeId) {
         if self.is_peer(peer) && self.fenced.insert(peer) {
+            self.acknowledged.remove(&peer);
             self.lose(out, peer);
             self.reconsider(out);
+            if let Role::Candidate(candidacy) = &mut self.role {
+                candidacy.forget(peer);
+            }
+            match self.role {
+                Role::Primary { .. } => {
+                    self.remind_backups(out);
+                    self.propose_wanted(out);
+                    self.seek_end(out);
+                    self.tell_of_pause(out);
+                }
+                // What failed for want of votes may not any more.
+                Role::Backup { leader: None } => {
+                    if self.take_heart(out) {
+                        self.stand(out);
+                    }
+                }
+                Role::Backup { .. } | Role::Candidate(_) | Role::Settling => {}
+            }
         }
     }
 
@@ -388,6 +397,23 @@ impl Replica {
         for peer in self.peers().filter(|peer| !self.lost.contains(peer)) {
             out.send(peer, message.clone());
         }
+    }
+
+    /// How many votes a candidate needs: where acknowledgements of a majority count, it must have
+    /// heard of all that a majority acknowledged. More than are left nobody can have.
+    pub fn votes_needed(&self) -> usize {
+        let quorum = self.quorum();
+        let votes = self.setup.votes.min(self.left());
+        if self.setup.acknowledge { votes.max(quorum) } else { votes }
+    }
+
+    fn quorum(&self) -> usize {
+        self.setup.members.quorum(&self.fenced)
+    }
+
+    /// How many replicas are not gone for good, this one included.
+    pub fn left(&self) -> usize {
+        self.setup.members.len() - self.fenced.len()
     }
 
     fn peers(&self) -> impl DoubleEndedIterator<Item = NodeId> {

@@ -37,6 +37,8 @@ enum Break {
     ForgetsEverything,
     /// No timer ever fires.
     LosesTimers,
+    /// Members are said to be lost for good that are not.
+    GivesUpTheLiving,
 }
 
 /// Which messages are lost, all of them.
@@ -74,6 +76,9 @@ struct World {
     rounds: u8,
     /// How many crashes there are, of any member at any time.
     crashes: u8,
+    /// How many members are lost for good, any of them at any time. The others hear of it at any time after
+    /// that, one by one and in every life anew.
+    losses: u8,
     /// Whether a crash also comes between two outputs of a step. That shows whether outputs are in
     /// the right order; if they are, it is the same as a crash after the step and the loss of what
     /// was sent last, which is explored anyway.
@@ -93,6 +98,8 @@ struct State {
     sent: BTreeSet<Arc<Envelope>>,
     changed: bool,
     crashes: u8,
+    /// Those that never come back. What they have sent may still arrive.
+    gone: BTreeSet<usize>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -122,6 +129,10 @@ enum Action {
     /// A message arrives.
     Deliver(Arc<Envelope>, Cut),
     Crash(usize),
+    /// A member is lost for good.
+    Lose(usize),
+    /// A member hears that another one is.
+    Fence(usize, usize),
 }
 
 /// After how many outputs of the step the member crashes, if it does.
@@ -227,13 +238,17 @@ impl World {
         let calm = Self { lost: Lost::None, ..self.clone() };
         let mut state = state.clone();
         state.sent.clear();
+        let left: Vec<usize> = state.left().collect();
+        for (to, lost) in self.losses_to_hear_of(&state) {
+            calm.fence(&mut state, to, lost);
+        }
         // Somebody goes on wanting it: that is the owner's part after a crash.
-        let highest = self.members - 1;
+        let highest = *left.last().expect("somebody is left");
         if !state.nodes[highest].proposes {
             calm.begin(&mut state, highest, None);
         }
         for _ in 0..3 {
-            for node in 0..self.members {
+            for node in left.iter().copied() {
                 calm.fire(&mut state, node, Timer::DecisionOverdue, None);
                 calm.fire(&mut state, node, Timer::AcknowledgementsOverdue, None);
                 calm.deliver_all(&mut state);
@@ -242,13 +257,26 @@ impl World {
             calm.fire(&mut state, highest, Timer::RoundOverdue, None);
             calm.deliver_all(&mut state);
         }
-        state.nodes.iter().all(|node| node.disk.decided.is_some())
+        left.iter().all(|node| state.nodes[*node].disk.decided.is_some())
     }
 
     fn deliver_all(&self, state: &mut State) {
         while let Some(envelope) = state.sent.pop_first() {
-            self.deliver(state, &envelope, None);
+            if !state.gone.contains(&envelope.to) {
+                self.deliver(state, &envelope, None);
+            }
         }
+    }
+
+    fn fence(&self, state: &mut State, to: usize, lost: usize) {
+        self.step(state, to, Input::Fenced(NodeId(lost as u64)), None);
+    }
+
+    /// Who may be told of the loss of whom. Telling it again changes nothing.
+    fn losses_to_hear_of(&self, state: &State) -> Vec<(usize, usize)> {
+        let wrongly = self.broken == Some(Break::GivesUpTheLiving);
+        let lost = (0..self.members).filter(|node| wrongly || state.gone.contains(node));
+        lost.flat_map(|lost| state.left().map(move |to| (to, lost))).collect()
     }
 
     fn may_begin(&self, member: &Node) -> bool {
@@ -288,8 +316,14 @@ impl State {
     /// Takes messages away that nobody will ever take notice of again, so that histories which
     /// differ in nothing else are one state.
     fn forget_what_is_over(&mut self) {
-        let nodes = &self.nodes;
-        self.sent.retain(|envelope| !nodes[envelope.to].is_deaf_to(envelope));
+        let (nodes, gone) = (&self.nodes, &self.gone);
+        let is_over = |it: &Envelope| gone.contains(&it.to) || nodes[it.to].is_deaf_to(it);
+        self.sent.retain(|envelope| !is_over(envelope));
+    }
+
+    /// Those that are not lost for good.
+    fn left(&self) -> impl Iterator<Item = usize> {
+        (0..self.nodes.len()).filter(|node| !self.gone.contains(node))
     }
 
     fn decided(&self) -> BTreeSet<&Value> {
@@ -367,19 +401,28 @@ impl Model for World {
             })
         };
         let nodes = (0..self.members).map(node).collect();
-        vec![State { nodes, sent: BTreeSet::new(), changed: false, crashes: self.crashes }]
+        let (sent, gone) = (BTreeSet::new(), BTreeSet::new());
+        vec![State { nodes, sent, changed: false, crashes: self.crashes, gone }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for cut in self.cuts(state) {
             let proposers = self.members - self.proposers..self.members;
-            let begins = proposers.filter(|node| self.may_begin(&state.nodes[*node]));
+            let is_there = |node: &usize| !state.gone.contains(node);
+            let begins =
+                proposers.filter(is_there).filter(|node| self.may_begin(&state.nodes[*node]));
             actions.extend(begins.map(|node| Action::Begin(node, cut)));
-            actions.extend(state.sent.iter().map(|sent| Action::Deliver(Arc::clone(sent), cut)));
+            let arrive = state.sent.iter().filter(|sent| is_there(&sent.to));
+            actions.extend(arrive.map(|sent| Action::Deliver(Arc::clone(sent), cut)));
         }
         if state.crashes > 0 {
-            actions.extend((0..self.members).map(Action::Crash));
+            actions.extend(state.left().map(Action::Crash));
         }
+        if state.gone.len() < usize::from(self.losses) {
+            actions.extend(state.left().map(Action::Lose));
+        }
+        let told = self.losses_to_hear_of(state).into_iter();
+        actions.extend(told.map(|(to, lost)| Action::Fence(to, lost)));
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
@@ -388,6 +431,8 @@ impl Model for World {
             Action::Begin(node, cut) => self.begin(&mut state, node, cut),
             Action::Deliver(envelope, cut) => self.deliver(&mut state, &envelope, cut),
             Action::Crash(node) => self.crash(&mut state, node),
+            Action::Lose(node) => drop(state.gone.insert(node)),
+            Action::Fence(to, lost) => self.fence(&mut state, to, lost),
         }
         if self.forgets {
             state.forget_what_is_over();
@@ -417,6 +462,7 @@ const QUIET: World = World {
     proposers: 2,
     rounds: 1,
     crashes: 0,
+    losses: 0,
     cuts: true,
     lost: Lost::WhatOnlyHastens,
     forgets: true,
@@ -466,6 +512,14 @@ fn one_value_is_decided_where_two_members_are_no_quorum() {
     let four = World { members: 4, ..QUIET };
     holds(World { crashes: 1, cuts: false, ..four.clone() }, 10_303, &LAWS, &SITUATIONS);
     holds(World { proposers: 1, rounds: 2, crashes: 1, ..four }, 2_415, &LAWS, &[DECIDED]);
+}
+
+/// Of four, three decide, and of the two that are left when two are lost for good, both: no three are without them.
+#[test]
+fn one_value_is_decided_though_half_of_the_members_are_lost_for_good() {
+    let four = World { members: 4, losses: 2, cuts: false, ..QUIET };
+    holds(four.clone(), 479_661, &LAWS, &SITUATIONS);
+    holds(World { proposers: 1, crashes: 1, ..four }, 22_671, &LAWS, &[DECIDED]);
 }
 
 #[test]
@@ -525,4 +579,5 @@ fn what_is_broken_is_noticed() {
     notices(broken(Break::AcceptsAgainstItsPromise), ONE_DECISION);
     notices(broken(Break::IgnoresAcceptedValues), ONE_DECISION);
     notices(World { settles: true, ..broken(Break::LosesTimers) }, SETTLES);
+    notices(World { members: 4, ..broken(Break::GivesUpTheLiving) }, ONE_DECISION);
 }

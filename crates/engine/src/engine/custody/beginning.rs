@@ -273,9 +273,14 @@ impl Engine {
     pub(super) fn has_begun(&mut self, step: &mut Step, from: NodeId, id: ExecutionId) {
         let Some(holding) = self.holding(id) else { return };
         holding.hear_here(from);
-        if !holding.unaware.remove(&from) || !holding.is_copied() {
-            return;
+        if holding.unaware.remove(&from) {
+            self.look_at_starters(step, id);
         }
+    }
+
+    /// Tells those who had it started, if enough hold it now.
+    pub(super) fn look_at_starters(&mut self, step: &mut Step, id: ExecutionId) {
+        let Some(holding) = self.holding(id).filter(|holding| holding.is_copied()) else { return };
         let starters = std::mem::take(&mut holding.starters);
         let detached = holding.detached.take();
         for (caller, new) in starters {

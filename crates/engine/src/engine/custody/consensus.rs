@@ -32,12 +32,7 @@ impl Engine {
         input: paxos::Input,
         turn: &mut Turn,
     ) {
-        let (me, patience) = (self.options.node, self.options.times.patience);
-        let Some(holding) = self.holding(id) else { return };
-        let machine = holding
-            .decisions
-            .entry(instance)
-            .or_insert_with(|| paxos::Paxos::new(me, holding.terms.members.clone(), patience));
+        let Some(machine) = self.decision(id, instance) else { return };
         for output in machine.step(step.now, input) {
             match output {
                 paxos::Output::Persist(record) => {
@@ -61,6 +56,34 @@ impl Engine {
                     }
                 }
             }
+        }
+    }
+
+    /// This node's part in a decision.
+    fn decision(&mut self, id: ExecutionId, instance: u32) -> Option<&mut paxos::Paxos> {
+        if !self.holding(id)?.decisions.contains_key(&instance) {
+            let (me, patience) = (self.options.node, self.options.times.patience);
+            let gone = self.gone_members(id);
+            let holding = self.holding(id)?;
+            let members = holding.terms.members.clone();
+            let machine = paxos::Paxos::new(me, members, patience).without(&gone);
+            holding.decisions.insert(instance, machine);
+        }
+        self.holding(id)?.decisions.get_mut(&instance)
+    }
+
+    /// A node is lost for good: no decision waits for it, and those that are left may be enough now.
+    pub(super) fn decide_without(
+        &mut self,
+        step: &mut Step,
+        id: ExecutionId,
+        lost: NodeId,
+        turn: &mut Turn,
+    ) {
+        let Some(holding) = self.holding(id) else { return };
+        let instances: Vec<u32> = holding.decisions.keys().copied().collect();
+        for instance in instances {
+            self.tell_paxos(step, id, instance, paxos::Input::Fenced(lost), turn);
         }
     }
 

@@ -37,10 +37,15 @@ impl Engine {
         let mut turn = Turn::default();
         match word {
             Word::Replica(input) => {
-                let fenced = matches!(*input, Input::Fenced(_));
+                let lost = match *input {
+                    Input::Fenced(lost) => Some(lost),
+                    _ => None,
+                };
                 self.tell_replica(step, id, *input, &mut turn);
-                if fenced {
+                if let Some(lost) = lost {
+                    self.decide_without(step, id, lost, &mut turn);
                     self.reconsider_forgetting(step, id, &mut turn);
+                    self.look_at_starters(step, id);
                 }
             }
             Word::Rang(alarm) => self.ring_custody(step, id, alarm, &mut turn),

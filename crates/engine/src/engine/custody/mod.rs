@@ -277,7 +277,10 @@ impl Holding {
     /// Why it stands still and what makes it go on, with what is known of that here, if it does.
     pub(super) fn standstill(&self) -> Option<String> {
         let phase = self.shown_phase();
-        let why = phase.why_it_waits()?;
+        let why = match phase.why_it_waits() {
+            None if self.may_have_lost_the_end() => LOST_END,
+            why => why?,
+        };
         let mut details = Vec::new();
         if let Some((cost, budget)) = self.replica.over_budget().filter(|_| phase == Phase::Paused)
         {
@@ -295,6 +298,13 @@ impl Holding {
             true => Some(why.to_owned()),
             false => Some(format!("{why} ({})", details.join("; "))),
         }
+    }
+
+    /// Whether those that held the end which was decided on may all be gone for good.
+    fn may_have_lost_the_end(&self) -> bool {
+        let (replica, members) = (&self.replica, &self.terms.members);
+        let is_missing = replica.is_settling() && !replica.holds_the_end();
+        is_missing && replica.left() < members.quorum(&BTreeSet::new())
     }
 
     /// Whose word is missing: before this node's line can be undone, if that was lost, and then before what
@@ -330,16 +340,18 @@ impl Holding {
     /// Whether it outlives this node's disk as it is to: it is copied, and to somebody at least.
     fn is_held_elsewhere(&self) -> bool {
         let others = self.terms.members.len() - 1;
-        self.is_copied() && (others == 0 || self.unaware.len() < others)
+        self.is_copied() && (self.replica.left() == 1 || self.unaware.len() < others)
     }
 
+    /// How many others must hold it: no more than are left.
     fn copies_before_started(&self) -> usize {
         let survival = &self.terms.survival;
         let majority = usize::from(survival.replicas / 2);
-        match survival.acknowledge {
+        let asked_for = match survival.acknowledge {
             Acknowledge::Majority => majority,
             Acknowledge::None => usize::from(survival.votes).saturating_sub(1),
-        }
+        };
+        asked_for.min(self.replica.left() - 1)
     }
 
     /// Whether nothing has happened to it here: no state was made or taken over.
@@ -347,6 +359,10 @@ impl Holding {
         self.replica.leads().is_none() && self.replica.head().lineage.number() == 0
     }
 }
+
+/// Why an execution stands still whose end nobody has any more.
+const LOST_END: &str = "how it ended was decided with nodes that were removed, and the end itself is with none of the \
+                        others that can be reached; it goes on when one that has it comes back";
 
 /// How long replicas wait for what.
 #[derive(Clone, Debug)]

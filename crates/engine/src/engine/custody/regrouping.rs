@@ -2,25 +2,23 @@
 //!
 //! Who holds an execution follows from its id and from who is in the cluster. Two nodes that cannot reach each
 //! other and are asked for one id may know of different members, if one was replaced meanwhile: then there are
-//! two groups, and some nodes are to be in both. Words of one are not taken in the other. If too few are
-//! left in a group to ever decide on anything, and the other one has decided on its end, whoever holds the
-//! execution with the first holds it with the second from then on: its line is one of those that were lost,
-//! and what it did is undone like theirs. If there is no other group, nothing about it is ever decided on, and
-//! people are told so.
+//! two groups, and some nodes are to be in both. Words of one are not taken in the other. If a group lacks some
+//! that hold the execution with the other one, so that it can never decide on anything, and the other one has decided
+//! on its end, whoever holds the execution with the first holds it with the second from then on: its line is one of
+//! those that were lost, and what it did is undone like theirs.
 //!
 //! Invariant: a group of which anything was decided is never left. Lines, effects and terms stay what they
 //! were: no state is named twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_protocols::{paxos, replicas, two_phase};
 
-use super::super::entry::Entry;
 use super::super::{Engine, Step};
 use super::turn::Turn;
 use super::wire::choice_of;
-use super::{Alarm, Begin, Custody, Holding, Said, Shared, Times, setup};
+use super::{Alarm, Begin, Holding, Said, Shared, Times, setup};
 
 impl Said {
     /// Whether it says how the execution ended, so that nothing else ever will.
@@ -49,31 +47,20 @@ impl Holding {
 
     /// How a group began that this replica is to join, if its own one can decide on nothing: too few of its
     /// members are left that neither are gone nor hold the execution with others.
-    fn joinable(&self, me: NodeId, mark: u32, gone: impl Fn(NodeId) -> bool) -> Option<&Begin> {
+    fn joinable(&self, me: NodeId, mark: u32, gone: &BTreeSet<NodeId>) -> Option<&Begin> {
         let standing = self.replica.standing();
         if standing.choice.is_some() || self.forgetting.participant.is_some() {
             return None;
         }
         let members = &self.terms.members;
-        let is_left = |node: &NodeId| !gone(*node) && !self.elsewhere.contains_key(node);
-        if members.len() / 2 < members.iter().filter(is_left).count() {
+        let is_here = |node: &NodeId| !gone.contains(node) && !self.elsewhere.contains_key(node);
+        if members.quorum(gone) <= members.iter().filter(is_here).count() {
             return None;
         }
         self.elsewhere.values().find(|begin| {
             let others = &begin.terms.members;
             others.mark() == mark && others.contains(me)
         })
-    }
-
-    /// How many of its members are gone, and of how many, if so many that nothing can be decided on any more and
-    /// there is no other group that could.
-    fn lost_for_good(&self, gone: impl Fn(NodeId) -> bool) -> Option<(usize, usize)> {
-        if self.replica.is_settling() || !self.elsewhere.is_empty() {
-            return None;
-        }
-        let members = &self.terms.members;
-        let lost = members.iter().filter(|node| gone(*node)).count();
-        (members.len() - lost <= members.len() / 2).then_some((lost, members.len()))
     }
 
     /// Holds the execution on other terms from now on, as one that was away: all that was done stays known.
@@ -92,26 +79,6 @@ impl Holding {
 }
 
 impl Engine {
-    /// Why an execution can never be decided on, if that is so.
-    pub(in crate::engine) fn why_never_decided(&self, entry: &Entry) -> Option<String> {
-        let Some(Custody::Replica(holding)) = &entry.custody else { return None };
-        let me = self.options.node;
-        let is_gone = |node| node != me && self.peers.is_gone(node);
-        let (lost, all) = holding.lost_for_good(is_gone)?;
-        let were = if lost == 1 { "was" } else { "were" };
-        Some(format!(
-            "{lost} of the {all} nodes that hold it {were} removed from the cluster, and too few are left to ever \
-             decide on how it ends"
-        ))
-    }
-
-    /// The same, if nothing that is asked of it can come about therefore: where calls wait for nobody, it can at
-    /// least be stopped here.
-    pub(in crate::engine) fn why_never_done(&self, entry: &Entry) -> Option<String> {
-        let Some(Custody::Replica(holding)) = &entry.custody else { return None };
-        if holding.waits_for_majority() { self.why_never_decided(entry) } else { None }
-    }
-
     /// What is said in a group that this node holds the execution without: if it says how it ended, and
     /// this node's own group can decide on nothing any more, this node joins that one.
     pub(super) fn hear_of_another_group(&mut self, step: &mut Step, of: Shared, words: &[Said]) {
@@ -123,7 +90,7 @@ impl Engine {
         self.wake(id);
         let gone = self.gone_members(id);
         let Some(holding) = self.holding(id) else { return };
-        let begin = holding.joinable(me, of.mark, |node| gone.contains(&node)).cloned();
+        let begin = holding.joinable(me, of.mark, &gone).cloned();
         if let Some(begin) = begin.filter(|begin| self.definitions.get(&begin.definition).is_some())
         {
             self.join_group(step, id, begin);
@@ -162,7 +129,7 @@ mod tests {
     use crate::{Strategy, Survival};
 
     const ME: NodeId = NodeId(3);
-    const EVERYONE_IS_THERE: fn(NodeId) -> bool = |_| false;
+    const EVERYONE_IS_THERE: &BTreeSet<NodeId> = &BTreeSet::new();
 
     fn terms(members: [u64; 3]) -> Terms {
         let survival = Survival::new(Strategy::PartitionTolerant, 3);
@@ -192,8 +159,11 @@ mod tests {
         let mark = other.terms.members.mark();
         own.hear_elsewhere(NodeId(1), other.clone());
         assert!(own.joinable(ME, mark, EVERYONE_IS_THERE).is_none(), "2 and 3 may decide");
-        assert_eq!(own.joinable(ME, mark, |node| node == NodeId(2)), Some(&other));
-        assert!(own.joinable(ME, mark + 1, |node| node == NodeId(2)).is_none(), "of another group");
+        assert_eq!(own.joinable(ME, mark, &BTreeSet::from([NodeId(2)])), Some(&other));
+        assert!(
+            own.joinable(ME, mark + 1, &BTreeSet::from([NodeId(2)])).is_none(),
+            "of another group"
+        );
         own.hear_elsewhere(NodeId(2), begin([2, 4, 5]));
         let mark = terms([2, 4, 5]).members.mark();
         assert!(own.joinable(ME, mark, EVERYONE_IS_THERE).is_none(), "it is not to be in that one");
@@ -206,16 +176,6 @@ mod tests {
         own.hear_elsewhere(NodeId(1), other.clone());
         own.hear_here(NodeId(1));
         let mark = other.terms.members.mark();
-        assert!(own.joinable(ME, mark, |node| node == NodeId(2)).is_none());
-    }
-
-    #[test]
-    fn is_lost_for_good_when_no_majority_is_left_and_no_other_group_is_known() {
-        let mut own = holding([1, 2, 3]);
-        assert_eq!(own.lost_for_good(EVERYONE_IS_THERE), None);
-        assert_eq!(own.lost_for_good(|node| node == NodeId(1)), None, "two of three decide");
-        assert_eq!(own.lost_for_good(|node| node != ME), Some((2, 3)));
-        own.hear_elsewhere(NodeId(1), begin([1, 3, 4]));
-        assert_eq!(own.lost_for_good(|node| node != ME), None, "that group may decide");
+        assert!(own.joinable(ME, mark, &BTreeSet::from([NodeId(2)])).is_none());
     }
 }

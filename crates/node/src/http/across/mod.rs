@@ -191,14 +191,22 @@ pub(super) async fn shares(relay: &Relay) -> BTreeMap<NodeId, Share> {
 
 /// The executions that a node holds together with others, as the other nodes that answer list them, at
 /// most so many of each; and whether there are more.
-pub(super) async fn held_with(relay: &Relay, node: &str, limit: usize) -> (Vec<String>, bool) {
+pub(super) async fn held_with(
+    relay: &Relay,
+    node: &str,
+    limit: usize,
+) -> (Vec<(String, Vec<String>)>, bool) {
     let path = format!("/v1/executions?holder={node}&limit={limit}");
     let answers = ask_all(relay, &look(path), LOOK_TIME_MAX).await;
     let (mut executions, mut more) = (Vec::new(), false);
     for answer in answers.into_iter().filter_map(|(_, it)| it.ok()) {
         let listed: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let lines = listed["executions"].as_array().into_iter().flatten();
-        executions.extend(lines.filter_map(|line| Some(line["execution"].as_str()?.to_owned())));
+        executions.extend(lines.filter_map(|line| {
+            let nodes = line["nodes"].as_array().into_iter().flatten();
+            let nodes = nodes.filter_map(|node| Some(node.as_str()?.to_owned())).collect();
+            Some((line["execution"].as_str()?.to_owned(), nodes))
+        }));
         more |= listed["next"].is_string();
     }
     (executions, more)

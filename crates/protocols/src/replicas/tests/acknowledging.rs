@@ -50,8 +50,8 @@ fn a_new_primary_is_acknowledged_for_a_state_that_is_not_its_own() {
 /// Where acknowledgements count, a minority of votes is not enough, whatever was asked for.
 #[test]
 fn acknowledgements_need_a_majority_of_votes() {
-    assert_eq!(acknowledging(1, 5).votes_needed(), 3);
-    assert_eq!(setup(1, 5, 1).votes_needed(), 1);
+    assert_eq!(Replica::new(acknowledging(1, 5)).votes_needed(), 3);
+    assert_eq!(Replica::new(setup(1, 5, 1)).votes_needed(), 1);
 }
 
 /// The first term is everyone's, so that no candidate can be primary in a term before it.

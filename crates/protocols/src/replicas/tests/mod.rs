@@ -5,6 +5,7 @@ mod copies;
 mod electing;
 mod flow;
 mod healing;
+mod losing;
 mod mends;
 mod owner;
 mod paper;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use outlast_lineage::NodeId;
 
-use super::super::{Mode, Situation};
+use super::super::{Mode, Replica, Situation};
 use super::flow::{Activity, Plan};
 use super::world::{Dice, Terms, World};
 
@@ -115,7 +115,7 @@ fn last_partition(world: &mut World) {
         let beside = primaries.iter().filter(|other| world.hear(*one, **other)).count();
         assert_eq!(beside, 1, "one primary in each partition, not {primaries:?}");
     }
-    let needed = world.terms.setup(NodeId(1)).votes_needed();
+    let needed = Replica::new(world.terms.setup(NodeId(1))).votes_needed();
     for node in world.nodes() {
         let side = world.nodes().into_iter().filter(|other| world.hear(node, *other)).count();
         let led = primaries.iter().any(|primary| world.hear(node, *primary));
@@ -211,6 +211,45 @@ fn one_run_counts_and_all_the_rest_is_undone_whatever_happened() {
         }
         assert!(0 < undone, "no world had anything to undo");
     }
+}
+
+/// So many replicas are lost for good, at any time, that the others are no majority: those that are left come to an
+/// end together, and keep or undo all that they know of. Only what they know to be decided must not be lost with the
+/// others.
+#[test]
+fn whoever_is_left_comes_to_an_end_when_most_are_lost_for_good() {
+    let (mut worlds, mut without) = (0, 0);
+    for seed in seeds() {
+        let mut dice = Dice::new(seed);
+        let mut world = World::new(seed, terms(&mut dice));
+        for _ in 0..dice.below(8) {
+            let pause = 1 + world.dice.below(400);
+            world.run(pause);
+            disturb(&mut world);
+        }
+        let mut lost = world.nodes();
+        let left = 1 + dice.below(lost.len() as u64 / 2);
+        for _ in 0..left {
+            lost.remove(dice.below(lost.len() as u64) as usize);
+        }
+        world.fence_most(&lost);
+        calm(&mut world);
+        world.heal();
+        worlds += 1;
+        let decided = world.decided.last_key_value().map(|(_, choice)| choice.clone());
+        if decided.is_some_and(|choice| !world.owners().any(|owner| owner.replica.holds(&choice))) {
+            without += 1;
+            continue;
+        }
+        let settled = |world: &World| {
+            world.owners().count() as u64 == left
+                && world.owners().all(|owner| owner.replica.standing().settled)
+        };
+        assert!(world.run_until(BOUND, settled), "REPLICA_SEED={seed}: {:?}", world.decided);
+        let heads: Vec<_> = world.owners().map(|owner| &owner.replica.head().lineage).collect();
+        assert!(heads.windows(2).all(|two| two[0] == two[1]), "REPLICA_SEED={seed}: {heads:?}");
+    }
+    assert!(without * 20 <= worlds, "{without} of {worlds} worlds lost what was decided");
 }
 
 #[test]

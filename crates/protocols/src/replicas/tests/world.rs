@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use outlast_lineage::{EffectId, NodeId, Point, Time};
 
-use super::super::{Choice, Input, Message, Mode, Setup, Situation, Timer};
+use super::super::{Change, Choice, Input, Message, Mode, Setup, Situation, Timer};
 use super::flow::Plan;
 use super::owner::{Disk, Order, Owner, in_bytes};
 use super::provider::Provider;
+use crate::Members;
 
 pub(super) const ELECTION_WAIT: Duration = Duration::from_millis(100);
 pub(super) const PATIENCE: Duration = Duration::from_millis(200);
@@ -113,6 +114,21 @@ struct Seat {
     lost: BTreeSet<NodeId>,
     /// When the last ordered undo will be done: the compensation unit works in order.
     undone_at: Time,
+}
+
+impl Seat {
+    /// How many decisions it was told.
+    fn decisions(&self) -> u32 {
+        let decided = |change: &Change| match change {
+            Change::Decided(instance, _) => Some(instance + 1),
+            _ => None,
+        };
+        self.disk().changes.iter().filter_map(decided).max().unwrap_or_default()
+    }
+
+    fn disk(&self) -> &Disk {
+        self.owner.as_ref().map_or(&self.disk, |owner| &owner.disk)
+    }
 }
 
 /// The world.
@@ -439,17 +455,30 @@ impl World {
         }
     }
 
-    /// Whether a node hears a majority, itself included.
-    fn hears_majority(&self, node: NodeId) -> bool {
+    /// Most nodes are lost for good, and what was decided with them that nobody who is left was told.
+    pub(super) fn fence_most(&mut self, lost: &[NodeId]) {
+        lost.iter().for_each(|node| self.fence(*node));
+        self.proposals.retain(|(_, proposer, _)| !lost.contains(proposer));
+        let left = self.seats.iter().filter(|(node, _)| !lost.contains(node));
+        let told = left.map(|(_, seat)| seat.decisions()).max().unwrap_or_default();
+        self.decided.retain(|instance, _| *instance < told);
+    }
+
+    /// Whether a node hears enough to decide, itself included.
+    fn hears_quorum(&self, node: NodeId) -> bool {
         let heard = self.nodes().into_iter().filter(|other| self.hear(node, *other)).count();
-        self.is_alive(node) && self.seats.len() / 2 < heard
+        self.is_alive(node) && self.quorum() <= heard
+    }
+
+    fn quorum(&self) -> usize {
+        self.seats.keys().copied().collect::<Members>().quorum(&self.gone)
     }
 
     fn seek_consensus(&mut self) {
         for (instance, proposer, choice) in self.proposals.clone() {
             // A proposal that was sent may be taken up by others when its proposer is long gone.
-            let heard = self.hears_majority(proposer)
-                || self.nodes().into_iter().any(|node| self.hears_majority(node));
+            let heard = self.hears_quorum(proposer)
+                || self.nodes().into_iter().any(|node| self.hears_quorum(node));
             let open = heard && !self.decided.contains_key(&instance);
             if open && self.may_agree(proposer, &choice) && self.dice.percent(40) {
                 self.decided.insert(instance, choice);
@@ -462,7 +491,7 @@ impl World {
         let owner = self.seats[&proposer].owner.as_ref();
         let holders = self.owners().filter(|owner| owner.replica.may_agree(choice)).count();
         let needed = owner.is_some_and(|owner| owner.replica.needs_holders(choice));
-        !needed || self.nodes().len() / 2 < holders
+        !needed || self.quorum() <= holders
     }
 
     fn spread_decisions(&mut self) {
@@ -470,7 +499,7 @@ impl World {
             for node in self.nodes() {
                 let Some(owner) = &self.seats[&node].owner else { continue };
                 let is_news = owner.replica.standing().decisions <= instance;
-                if is_news && self.hears_majority(node) && self.dice.percent(70) {
+                if is_news && self.hears_quorum(node) && self.dice.percent(70) {
                     self.tell(node, Input::Decided { instance, choice: choice.clone() });
                 }
             }
