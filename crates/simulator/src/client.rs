@@ -405,10 +405,18 @@ impl Client {
         again
     }
 
-    /// A node lost its disk: what only it knew is forgiven, and it is taught the definitions again.
-    /// Says what to ask for.
-    pub(crate) fn disk_was_lost(&mut self, place: usize) -> Vec<usize> {
+    /// A node lost its disk: what only it knew is forgiven, and what nobody knows any more; and it is taught the
+    /// definitions again. Says what to ask for.
+    pub(crate) fn disk_was_lost(
+        &mut self,
+        place: usize,
+        is_known: impl Fn(ExecutionId) -> bool,
+    ) -> Vec<usize> {
         let mut again = Vec::new();
+        let shared = (0..self.plan.starts.len()).filter(|start| self.home(*start).is_none());
+        let unknown = shared.map(|start| self.plan.starts[start].id).filter(|id| !is_known(*id));
+        let unknown: Vec<ExecutionId> = unknown.collect();
+        self.forgiven.extend(unknown);
         for index in 0..self.wishes.len() {
             match self.wishes[index].goal {
                 Goal::Define { place: at, .. } if at == place && self.wishes[index].done => {
@@ -422,6 +430,12 @@ impl Client {
                     self.give_up(index, &mut again);
                 }
                 Goal::Wait(start) if self.home(start) == Some(place) => {
+                    self.give_up(index, &mut again);
+                }
+                Goal::Start(start) | Goal::Wait(start)
+                    if !self.wishes[index].done
+                        && self.forgiven.contains(&self.plan.starts[start].id) =>
+                {
                     self.give_up(index, &mut again);
                 }
                 // An id falls to other nodes when one is replaced: whoever has no answer by then does

@@ -137,6 +137,8 @@ situations! {
     Detached => "started by another",
     /// A primary paused because undoing what no majority knows of would have cost too much.
     BudgetPause => "paused for its budget",
+    /// A node was lost for good, and those that are left of an execution's are no majority.
+    Bereft => "majority lost for good",
 }
 
 impl Situation {
@@ -169,6 +171,7 @@ impl Situation {
             Between::UndoWithheld => Some(Self::UndoWithheld),
             Between::KeptByKey => Some(Self::KeptByKey),
             Between::OverBudget => Some(Self::BudgetPause),
+            Between::Bereft => Some(Self::Bereft),
         }
     }
 }

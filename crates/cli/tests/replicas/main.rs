@@ -1,6 +1,7 @@
 //! Executions that several real nodes hold: processes, sockets and disks, killed and started again.
 
 mod anywhere;
+mod bereaved;
 mod events;
 mod holders;
 mod nested;

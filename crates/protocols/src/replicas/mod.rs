@@ -343,6 +343,10 @@ impl Replica {
     fn fence(&mut self, out: &mut Outputs, peer: NodeId) {
         if self.is_peer(peer) && self.fenced.insert(peer) {
             self.acknowledged.remove(&peer);
+            let majority = self.setup.members.quorum(&BTreeSet::new());
+            if !self.is_settling() && self.left() + 1 == majority {
+                out.report(Situation::Bereft);
+            }
             self.lose(out, peer);
             self.reconsider(out);
             if let Role::Candidate(candidacy) = &mut self.role {

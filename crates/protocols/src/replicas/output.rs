@@ -101,6 +101,8 @@ pub enum Situation {
     KeptByKey,
     /// It pauses: undoing what no majority knows of would cost more than is tolerated.
     OverBudget,
+    /// Those that are left are no majority any more.
+    Bereft,
 }
 
 impl Situation {
@@ -121,6 +123,7 @@ impl Situation {
             Self::UndoWithheld => "undo-withheld",
             Self::KeptByKey => "kept-by-key",
             Self::OverBudget => "over-budget",
+            Self::Bereft => "bereft",
         }
     }
 }

@@ -263,7 +263,7 @@ fn draw_faults(
     if kinds.is_empty() && !all.is_empty() {
         kinds.push(*random.pick(&all));
     }
-    let disks_max = usize::from(!survival.is_replicated() || survives_a_lost_disk(survival));
+    let disks_max = disks_lost_at_most(seed, survival);
     let faults_max = random.between(1, 10);
     let mut faults =
         generate(&mut random, &FaultPlan { kinds, nodes, faults_max, window, disks_max });
@@ -274,11 +274,16 @@ fn draw_faults(
     faults
 }
 
-/// Whether a disk may be lost for good: a majority is left to decide, and whoever was told that an
-/// execution is started was told by more than one disk.
-fn survives_a_lost_disk(survival: &Survival) -> bool {
+/// How many disks may be lost for good: one, if a majority is left to decide, and whoever was told that an
+/// execution is started was told by more than one disk; in every sixth world of those all but one.
+fn disks_lost_at_most(seed: u64, survival: &Survival) -> usize {
     let copied = survival.acknowledge == Acknowledge::Majority || 2 <= survival.votes;
-    3 <= survival.replicas && copied
+    match survival.is_replicated() {
+        false => 1,
+        true if survival.replicas < 3 || !copied => 0,
+        true if Random::apart(seed, 17).happens(167) => usize::from(survival.replicas) - 1,
+        true => 1,
+    }
 }
 
 /// In every second world of replicas a fault is aimed at a phase of an execution's end, which chance

@@ -248,7 +248,13 @@ impl World {
         self.found_anew(old, new);
         self.machines[place].node.become_new(new);
         self.machines[place].forget_others();
-        for wish in self.client.disk_was_lost(place) {
+        // Where one disk is lost, others know what the client was told.
+        let machines = &self.machines;
+        let is_known = |id| {
+            let mut engines = machines.iter().filter_map(|machine| machine.node.engine());
+            self.disks_lost < 2 || engines.any(|engine| engine.condition_of(id).is_some())
+        };
+        for wish in self.client.disk_was_lost(place, is_known) {
             self.agenda.note(self.now, Occurrence::Wished(wish));
         }
         self.agenda.note(self.now.after(self.options.fence_after), Occurrence::Fence(old));
