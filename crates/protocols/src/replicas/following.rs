@@ -44,7 +44,7 @@ impl Replica {
             // The sender went on from the very state held here.
             self.follow(out, from);
             self.spare(out);
-            self.untouched = None;
+            (self.untouched, self.lagged) = (None, 0);
             self.confirm(out, next.epoch, from);
             self.change(out, Change::Extended { point: next, progress, ended, notes: Vec::new() });
             out.list.push(Output::Apply(delta));
@@ -145,6 +145,11 @@ impl Replica {
                 self.follow(out, from);
                 self.acknowledge(out, true);
             }
+            // An old word of the primary that made what is held here.
+            Order::Before if self.is_held_of(from, term) => {
+                self.follow(out, from);
+                self.acknowledge(out, true);
+            }
             _ if self.is_better(theirs, self.reached()) => {
                 let wants = !self.keeps_line_from(head);
                 self.ask_for_state(out, from, term, wants);
@@ -166,6 +171,14 @@ impl Replica {
                 }
             },
         }
+    }
+
+    /// Whether a primary in a term of its, beside which this replica follows nobody, made the state held here: it
+    /// holds that one, or a later one.
+    fn is_held_of(&self, primary: NodeId, term: Epoch) -> bool {
+        let follows =
+            matches!(self.role, Role::Backup { leader } if leader.is_none_or(|it| it == primary));
+        follows && self.point().is_some_and(|it| (it.author, it.epoch) == (primary, term))
     }
 
     /// Tells another primary that this one leads. As long as only one of them knows of a decision, each takes its
@@ -316,7 +329,7 @@ impl Replica {
         if loses {
             out.report(Situation::LineLost);
         }
-        self.untouched = None;
+        (self.untouched, self.lagged) = (None, 0);
         self.change(out, Change::Adopted { head, ended, remnant });
         out.list.push(Output::Adopt { state, remnant });
     }

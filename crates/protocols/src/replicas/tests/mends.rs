@@ -592,3 +592,28 @@ fn whoever_has_shown_its_primary_a_better_line_in_vain_agrees_to_the_other() {
     assert!(matches!(said_to(&shown, 4)[..], [Message::State { .. }]), "{shown:?}");
     assert!(backup.may_agree(&choice));
 }
+
+/// Found by a tester: of a word that came late, a replica took its primary to lag behind. From then on it agreed to
+/// lines that it did not hold, and one was decided on that was lost with its primary.
+#[test]
+fn an_old_word_of_the_primary_is_not_taken_for_one_that_lags_behind() {
+    let (before, now) = (head(&[(4, 1, 2)], 1), head(&[(4, 1, 3)], 2));
+    let later = Choice { lineage: line(&[(4, 1, 4)]), is_final: true };
+    let mut backup = begun(setup(1, 4, 1));
+    receive(&mut backup, 4, state(1, now));
+    let answer = receive(&mut backup, 4, lead(1, before));
+    assert!(matches!(said_to(&answer, 4)[..], [Message::Ack { .. }]), "{answer:?}");
+    assert!(!backup.may_agree(&later));
+}
+
+/// What it had shown in vain says nothing of the line that it has taken up since.
+#[test]
+fn whoever_has_taken_up_the_line_of_its_primary_agrees_to_what_it_holds() {
+    let mut backup = begun(setup(1, 4, 1));
+    receive(&mut backup, 3, state(2, head(&[(3, 2, 5)], 4)));
+    lose(&mut backup, 3);
+    receive(&mut backup, 4, lead(3, head(&[(4, 1, 2)], 1)));
+    receive(&mut backup, 4, state(3, head(&[(4, 1, 6)], 5)));
+    let later = Choice { lineage: line(&[(4, 1, 7)]), is_final: true };
+    assert!(!backup.may_agree(&later));
+}
