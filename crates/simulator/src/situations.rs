@@ -139,6 +139,8 @@ situations! {
     BudgetPause => "paused for its budget",
     /// A node was lost for good, and those that are left of an execution's are no majority.
     Bereft => "majority lost for good",
+    /// A primary that no majority hears stood down for somebody whom one does.
+    GaveWay => "gave way to a majority",
 }
 
 impl Situation {
@@ -172,6 +174,7 @@ impl Situation {
             Between::KeptByKey => Some(Self::KeptByKey),
             Between::OverBudget => Some(Self::BudgetPause),
             Between::Bereft => Some(Self::Bereft),
+            Between::GaveWay => Some(Self::GaveWay),
         }
     }
 }

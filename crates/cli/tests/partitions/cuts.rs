@@ -104,3 +104,24 @@ fn a_majority_goes_on_passively_and_nothing_is_undone() {
         assert_eq!(line.one_run_remains(&cluster), 0);
     });
 }
+
+/// Found by a tester: one of four that all reach each other still heard the primary, and objected for ever.
+#[test]
+fn four_of_five_go_on_though_one_of_them_still_hears_the_old_primary() {
+    in_a_sandbox(|| {
+        let cluster = Cluster::of(5);
+        cluster.answer_slowly();
+        let line = Line::new("line", 60, Provider::Keyed);
+        let execution = cluster.start(&line.document(), "passive:5");
+        line.until_done(&cluster, 3);
+        cluster.links(|from, to| ![from, to].contains(&4) || [from, to].contains(&1));
+        pause(Duration::from_millis(300));
+        let cut = last_number(&cluster.entries());
+        let others: Vec<_> = cluster.nodes[..4].iter().map(|node| node.ip()).collect();
+        line.until_done_by(&cluster, &others, cut, 3);
+        cluster.heal();
+        cluster.answer_at_once();
+        cluster.completes(&execution);
+        assert_eq!(line.one_run_remains(&cluster), 0);
+    });
+}

@@ -109,9 +109,14 @@ impl Replica {
         self.change(out, Change::Term(term));
         self.role = Role::Candidate(Candidacy::new(term, self.setup.me));
         out.report(Situation::Candidacy);
-        let message = Message::RequestVote { term, head: self.standing.head.clone() };
+        let message = self.request(term);
         self.tell_all(out, &message);
         out.timer(Timer::ElectionOver, self.election_wait());
+    }
+
+    fn request(&self, term: Epoch) -> Message {
+        let (head, reaches) = (self.standing.head.clone(), Some(self.reach()));
+        Message::RequestVote { term, head, reaches }
     }
 
     /// Somebody can be reached who could not: that elections failed before says nothing about the next one.
@@ -124,9 +129,7 @@ impl Replica {
     /// Asks somebody for its vote who could not be reached when all others were.
     pub(super) fn ask_who_was_found(&mut self, out: &mut Outputs, peer: NodeId) {
         let Role::Candidate(candidacy) = &self.role else { return };
-        let message =
-            Message::RequestVote { term: candidacy.term, head: self.standing.head.clone() };
-        out.send(peer, message);
+        out.send(peer, self.request(candidacy.term));
         if self.take_heart(out) {
             out.timer(Timer::ElectionOver, self.election_wait());
         }
@@ -142,8 +145,8 @@ impl Replica {
         &mut self,
         out: &mut Outputs,
         from: NodeId,
-        term: Epoch,
-        head: &Head,
+        (term, head): (Epoch, &Head),
+        reaches: u32,
     ) {
         if self.setup.mode == Mode::Active {
             return;
@@ -158,12 +161,18 @@ impl Replica {
             self.objection(out, from)
         };
         if let Some(leader) = objection {
-            if leader.is_some_and(|leader| leader != self.setup.me) {
-                self.remember(out.now, from, term, head);
-            }
             let known = self.standing.term;
             out.report(Situation::Rejected);
-            return out.send(from, Message::Reject { term, known, leader });
+            out.send(from, Message::Reject { term, known, leader });
+            return match leader {
+                // Whoever asks may be heard here and not hear this primary.
+                Some(leader) if leader == self.setup.me => self.be_missed(out, reaches),
+                Some(leader) => {
+                    self.remember(out.now, from, term, head);
+                    self.speak_of_loss(out, leader, reaches);
+                }
+                None => {}
+            };
         }
         if let Role::Candidate(candidacy) = &mut self.role {
             // The higher one of two candidates goes first.
@@ -232,13 +241,18 @@ impl Replica {
 
     /// The primary can no longer be reached: whoever asked for a vote before is answered now.
     pub(super) fn lose_leader(&mut self, out: &mut Outputs, lost: NodeId) {
-        let waits = |asked: &Petition| out.now <= asked.until && !self.lost.contains(&asked.from);
-        if let Some(asked) = self.petition.take().filter(waits) {
-            self.take_request(out, asked.from, asked.term, &asked.head);
-        }
+        self.answer_petition(out);
         if self.leader() == Some(lost) {
             self.stand(out);
         }
+    }
+
+    /// Whoever asked for a vote too early is answered, if it still waits. Says whether one does.
+    pub(super) fn answer_petition(&mut self, out: &mut Outputs) -> bool {
+        let waits = |asked: &Petition| out.now <= asked.until && !self.lost.contains(&asked.from);
+        let Some(asked) = self.petition.take().filter(waits) else { return false };
+        self.take_request(out, asked.from, (asked.term, &asked.head), 0);
+        true
     }
 
     pub(super) fn take_vote(

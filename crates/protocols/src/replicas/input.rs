@@ -83,4 +83,6 @@ pub enum Timer {
     WordOverdue,
     /// The backups should be told of what went on since they were last told.
     UpdateDue,
+    /// Those who hear this primary should have said so.
+    ChallengeOver,
 }

@@ -86,6 +86,9 @@ pub enum Message {
         /// How far it has come.
         #[n(1)]
         head: Head,
+        /// How many replicas it can reach, itself included.
+        #[n(2)]
+        reaches: Option<u32>,
     },
     /// The sender has no objection (VOTE).
     #[n(6)]
@@ -197,6 +200,13 @@ pub enum Message {
         #[n(0)]
         rounds: u32,
     },
+    /// The sender follows the receiver, which somebody has lost who stands in its place.
+    #[n(18)]
+    Missed {
+        /// How many replicas that one can reach, or the sender, whichever are more.
+        #[n(0)]
+        reaches: u32,
+    },
 }
 
 /// A whole state, and which one it is.
@@ -266,7 +276,7 @@ impl Message {
             Self::Update { base, next, progress, .. } => {
                 base.iter().chain([next]).all(point) && counted(progress)
             }
-            Self::Lead { head, term: of, .. } | Self::RequestVote { term: of, head } => {
+            Self::Lead { head, term: of, .. } | Self::RequestVote { term: of, head, .. } => {
                 term(of) && is_head_believable(head)
             }
             Self::State { held: state, term: of } => of.iter().all(term) && held(state),
@@ -287,6 +297,7 @@ impl Message {
             | Self::Keep { .. }
             | Self::Leave { .. }
             | Self::Still { .. }
+            | Self::Missed { .. }
             | Self::StoodDown { .. }
             | Self::Inquire => true,
         }

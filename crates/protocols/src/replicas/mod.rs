@@ -36,6 +36,7 @@ mod stillness;
 #[cfg(test)]
 mod tests;
 mod wishes;
+mod yielding;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -120,6 +121,8 @@ pub struct Replica {
     unanswered: u32,
     /// How often the primary led on with less than is held here.
     lagged: u32,
+    /// Whom this primary has asked whether it is heard, and who is.
+    challenge: Option<yielding::Challenge>,
     /// When others that lead as well were last told that this primary does.
     contradicted: BTreeMap<NodeId, Time>,
     /// For how many patiences no word of the primary is needed.
@@ -192,6 +195,7 @@ impl Replica {
             heard: false,
             unanswered: 0,
             lagged: 0,
+            challenge: None,
             contradicted: BTreeMap::new(),
             calm: 1,
             reminded: 0,
@@ -266,12 +270,18 @@ impl Replica {
             Message::Lead { head, term, ended } => {
                 self.take_lead(out, from, (&head, ended), term);
             }
-            Message::Want => self.provide(out, from),
+            Message::Want => {
+                self.is_answered(from);
+                self.provide(out, from);
+            }
             Message::State { held, term } => self.take_state(out, from, held, term),
             Message::Ack { point, confirmed } => {
+                self.is_answered(from);
                 self.take_acknowledgement(out, from, point, confirmed);
             }
-            Message::RequestVote { term, head } => self.take_request(out, from, term, &head),
+            Message::RequestVote { term, head, reaches } => {
+                self.take_request(out, from, (term, &head), reaches.unwrap_or_default());
+            }
             Message::Vote { term, held, confirmed, .. } => {
                 self.take_vote(out, from, term, held.map(|held| Offer { held, confirmed }));
             }
@@ -289,6 +299,7 @@ impl Replica {
             Message::Leave { effects } => self.take_permission(out, from, effects, true),
             Message::Keep { effects } => self.keep(out, effects),
             Message::Still { rounds } => self.wishes.stillness.hear(from, rounds),
+            Message::Missed { reaches } => self.be_missed(out, reaches),
             Message::StoodDown { leader } => self.take_resignation(out, from, leader),
             Message::Inquire => self.answer_inquiry(out, from),
         }
@@ -302,6 +313,7 @@ impl Replica {
             Timer::AcknowledgementDue => self.acknowledge_now(out),
             Timer::WordOverdue => self.inquire(out),
             Timer::UpdateDue => self.pass_on(out),
+            Timer::ChallengeOver => self.end_challenge(out),
         }
     }
 

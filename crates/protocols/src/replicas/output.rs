@@ -103,6 +103,8 @@ pub enum Situation {
     OverBudget,
     /// Those that are left are no majority any more.
     Bereft,
+    /// A primary that no majority hears stood down for somebody whom one does.
+    GaveWay,
 }
 
 impl Situation {
@@ -124,6 +126,7 @@ impl Situation {
             Self::KeptByKey => "kept-by-key",
             Self::OverBudget => "over-budget",
             Self::Bereft => "bereft",
+            Self::GaveWay => "gave-way",
         }
     }
 }

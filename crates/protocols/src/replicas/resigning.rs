@@ -27,7 +27,9 @@ impl Replica {
             }
             None => {
                 self.role = Role::Backup { leader: None };
-                self.wait_for_a_leader(out);
+                if !self.answer_petition(out) {
+                    self.wait_for_a_leader(out);
+                }
             }
         }
     }
@@ -99,6 +101,7 @@ impl Replica {
     fn stop(&mut self, out: &mut Outputs) {
         self.wanted = None;
         self.proposed = None;
+        self.challenge = None;
         out.list.push(Output::Stop);
     }
 }

@@ -12,7 +12,7 @@ use crate::Random;
 const PEOPLE: u64 = 1 << 48;
 
 /// Of a thousand calls that were not made, how many are not asked for again.
-const DENIED: u64 = 300;
+const DENIED: u64 = 600;
 
 impl World {
     /// Whether something waits for a person at some node.

@@ -7,7 +7,7 @@ use outlast_lineage::{Epoch, NodeId};
 use super::super::{Message, Output, Replica, Situation, Timer};
 use super::steps::{
     acknowledging, advance, begun, effect, fire, head, intended, lead, lose, point, receive,
-    request, said_to, state, timer_at, vote,
+    request, request_reaching, said_to, state, timer_at, vote,
 };
 use super::world::{Terms, World};
 
@@ -153,7 +153,7 @@ fn a_primary_that_must_have_a_later_term_goes_on_as_it_was() {
     let mut elected = elected_4();
     let outputs = receive(&mut elected, 3, objection(2, 7, None));
     assert!(outputs.contains(&Output::Stop));
-    let asked = request(8, elected.head().clone());
+    let asked = request_reaching(8, elected.head().clone(), 4);
     assert_eq!(said_to(&outputs, 1), [&asked], "and nothing of standing down");
     // The highest replica, which is back, would go first.
     let outputs = receive(&mut elected, 5, request(9, head(&[(5, 1, 1)], 0)));

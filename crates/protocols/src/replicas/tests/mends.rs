@@ -522,7 +522,7 @@ fn nobody_goes_on_from_what_no_execution_can_come_to() {
         update(None, point(3, 1, 1), FAR),
         Message::Lead { head: head(&[(3, FAR, 1)], 1), term: Epoch(1), ended: false },
         Message::Lead { head: head(&[(3, 1, 1)], FAR), term: Epoch(1), ended: false },
-        Message::RequestVote { term: Epoch(FAR), head: head(&[], 0) },
+        Message::RequestVote { term: Epoch(FAR), head: head(&[], 0), reaches: None },
         Message::Reject { term: Epoch(1), known: Epoch(FAR), leader: None },
         Message::Decided {
             instance: u32::MAX,

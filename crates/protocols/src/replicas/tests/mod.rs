@@ -15,3 +15,4 @@ mod random;
 mod steps;
 mod termination;
 mod world;
+mod yielding;

@@ -8,7 +8,8 @@ use super::super::{
 use super::flow::{Activity, Plan};
 use super::steps::{
     NOW, acknowledging, advance, begun, effect, elect, fire, head, held, intended, key, lose,
-    point, receive, request, said_to, setup, state, timer_at, update, vote, written,
+    point, receive, request, request_reaching, said_to, setup, state, timer_at, update, vote,
+    written,
 };
 use super::world::{ELECTION_WAIT, Terms, World};
 
@@ -212,7 +213,7 @@ fn backups_that_no_longer_reach_the_primary_elect_another_one() {
 fn a_backup_without_primary_asks_all_for_votes() {
     let mut backup = begun(setup(2, 4, 1));
     let outputs = lose(&mut backup, 4);
-    let asked = request(2, head(&[], 0));
+    let asked = request_reaching(2, head(&[], 0), 3);
     assert_eq!(said_to(&outputs, 1), [&asked]);
     assert_eq!(said_to(&outputs, 3), [&asked]);
     assert_eq!(timer_at(&outputs, Timer::ElectionOver), Some(ELECTION_WAIT));

@@ -63,7 +63,12 @@ pub(super) fn vote(term: Epoch, held: Option<Held>) -> Message {
 }
 
 pub(super) fn request(term: u64, head: Head) -> Message {
-    Message::RequestVote { term: Epoch(term), head }
+    Message::RequestVote { term: Epoch(term), head, reaches: None }
+}
+
+/// The same, of one who reaches so many.
+pub(super) fn request_reaching(term: u64, head: Head, reaches: u32) -> Message {
+    Message::RequestVote { term: Epoch(term), head, reaches: Some(reaches) }
 }
 
 pub(super) fn lead(term: u64, head: Head) -> Message {

@@ -9,7 +9,7 @@ use super::super::{
 };
 use super::steps::{
     NOW, advance, begun, decide, done, effect, elect, finish, fire, head, held, intended, key,
-    lead, line, lose, point, receive, request, said_to, setup, state, written,
+    lead, line, lose, point, receive, request_reaching, said_to, setup, state, written,
 };
 use super::world::{Terms, World};
 
@@ -394,7 +394,7 @@ fn who_asks_after_the_decision_is_told_the_decision() {
 fn who_follows_a_primary_that_was_restarted_stands() {
     let mut backup = begun(setup(2, 3, 1));
     let outputs = receive(&mut backup, 3, Message::RecoveryRequest { head: head(&[], 0) });
-    assert!(said_to(&outputs, 1).contains(&&request(2, head(&[], 0))));
+    assert!(said_to(&outputs, 1).contains(&&request_reaching(2, head(&[], 0), 3)));
     assert!(said_to(&outputs, 3).contains(&&Message::RecoveryReply { leader: None, held: None }));
     receive(&mut backup, 3, lead(3, head(&[], 0)));
     assert_eq!(backup.leader(), Some(NodeId(3)), "unless it leads again");

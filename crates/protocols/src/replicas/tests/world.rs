@@ -142,6 +142,8 @@ pub(super) struct World {
     seats: BTreeMap<NodeId, Seat>,
     /// Directions in which nothing gets through.
     pub(super) cut: BTreeSet<(NodeId, NodeId)>,
+    /// Whether a node takes whom it hears for one that can be reached, as heartbeats do. Otherwise it knows who hears it.
+    pub(super) hears_one_way: bool,
     /// Of a hundred messages so many are lost, and so many come twice.
     pub(super) loss: u64,
     pub(super) doubling: u64,
@@ -166,6 +168,7 @@ impl World {
             serial: 0,
             seats: nodes.iter().map(|node| (*node, Seat::default())).collect(),
             cut: BTreeSet::new(),
+            hears_one_way: false,
             loss: 0,
             doubling: 0,
             gone: BTreeSet::new(),
@@ -434,7 +437,9 @@ impl World {
                 if node == peer || seat.owner.is_none() || self.gone.contains(&peer) {
                     continue;
                 }
-                let (heard, lost) = (self.hear(node, peer), seat.lost.contains(&peer));
+                let one_way = self.is_alive(peer) && !self.cut.contains(&(peer, node));
+                let heard = if self.hears_one_way { one_way } else { self.hear(node, peer) };
+                let lost = seat.lost.contains(&peer);
                 // Nobody notices at once.
                 if heard == lost && self.dice.percent(60) {
                     self.suspect(node, peer, !heard);
