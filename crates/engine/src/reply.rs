@@ -292,6 +292,9 @@ pub struct Summary {
 pub struct ClusterStanding {
     /// The other members.
     pub members: Vec<MemberStanding>,
+    /// Those whose clocks differ from this node's by more than a moment, and by how many microseconds they are
+    /// ahead.
+    pub clocks: Vec<(NodeId, i64)>,
     /// Nodes that were removed.
     pub removed: Vec<NodeId>,
     /// Whether this node takes no new work.

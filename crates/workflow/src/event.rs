@@ -120,6 +120,12 @@ pub enum Event {
         /// Pivots that are known never to have left: they are made anew.
         never_left: BTreeSet<EffectId>,
     },
+    /// Whoever goes on from here has another clock than whoever set the timers: those are as far away
+    /// afterwards as they were for that one.
+    ClockDiffers {
+        /// By how many microseconds the clock of whoever was here before is ahead.
+        ahead: i64,
+    },
     /// Another line of this execution was decided on: this copy goes no further, neither forward
     /// nor back. It still takes answers to calls that are under way, so that what happened can be
     /// undone.

@@ -158,6 +158,11 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     let count = |wanted| members.iter().filter(|member| missed(member) == Some(wanted)).count();
     let (silent, stuck) = (count(Missed::Unreachable), count(Missed::Stuck));
     let deaf = count(Missed::Deaf);
+    for member in members {
+        if let Some(warning) = clock_warning(member) {
+            tell!("{warning}");
+        }
+    }
     if 0 < silent {
         tell!("{silent} of them cannot be reached: they are down, or the network is cut");
     }
@@ -181,6 +186,17 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
         );
     }
     Ok(Exit::Completed)
+}
+
+/// What whoever looks after the machines should know of a member's clock.
+fn clock_warning(member: &Json) -> Option<String> {
+    let (node, ahead) = (member["node"].as_str()?, member["clockAhead"].as_f64()?);
+    let word = if ahead < 0.0 { "behind" } else { "ahead of" };
+    let seconds = ahead.abs();
+    Some(format!(
+        "the clock of {node} is {seconds:.0} s {word} that of the node asked: one of them is wrong. Whoever goes on \
+         with an execution reckons with it, but the times that workflows and histories show differ"
+    ))
 }
 
 /// Who is missed and waited for before what does not count can be undone and what has ended can be

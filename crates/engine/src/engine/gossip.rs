@@ -269,6 +269,7 @@ impl Engine {
         });
         ClusterStanding {
             members: members.collect(),
+            clocks: self.peers.all().filter_map(|it| Some((it, self.peers.ahead(it)?))).collect(),
             removed: self.peers.removed().collect(),
             draining: self.gossip.draining,
             since: membership.map(Membership::since),

@@ -86,6 +86,9 @@ struct MemberView {
     release: String,
     /// Whether its heartbeats arrive here.
     reachable: bool,
+    /// By how many seconds its clock is ahead of that of the node that answers, if it differs by one or more.
+    #[serde(rename = "clockAhead", skip_serializing_if = "Option::is_none")]
+    clock_ahead: Option<f64>,
     /// What it has to do with executions, if it answered.
     share: Option<Share>,
     /// Whether messages can leave for it; of the node that answers, always.
@@ -136,6 +139,8 @@ pub(super) async fn show(
     let (identity, mut peers) =
         (cluster.transport().identity(), cluster.transport().statistics().peers);
     shares.insert(identity.node, own.clone());
+    let ahead: BTreeMap<NodeId, f64> =
+        standing.clocks.iter().map(|(node, micros)| (*node, *micros as f64 / 1e6)).collect();
     let members = cluster.places().into_iter().map(|(node, addresses)| {
         let PeerStatistics { connected, sent, received, displaced, .. } =
             peers.remove(&node).unwrap_or_default();
@@ -153,6 +158,7 @@ pub(super) async fn show(
             since: since.map(iso8601),
             release: release.to_owned(),
             reachable: here || other.is_some_and(|other| other.reachable),
+            clock_ahead: ahead.get(&node).copied(),
             share: shares.remove(&node),
             connected: connected || here,
             sent,

@@ -115,6 +115,38 @@ impl Frame {
         [self.deadline.as_mut(), attempt]
     }
 
+    /// All timers that are set in it, to be changed.
+    pub(crate) fn alarms_mut(&mut self) -> Vec<&mut Alarm> {
+        let mut alarms: Vec<&mut Alarm> = self.deadline.iter_mut().collect();
+        match &mut self.activity {
+            Activity::Waiting(alarm) | Activity::Again(alarm, _) | Activity::Asking(alarm, _) => {
+                alarms.push(alarm);
+            }
+            Activity::Try(trying) => {
+                alarms.extend(&mut trying.attempt_deadline);
+                if let TryStage::Delaying(alarm) = &mut trying.stage {
+                    alarms.push(alarm);
+                }
+            }
+            Activity::Undoing(undoing) => alarms.extend(&mut undoing.delay),
+            _ => {}
+        }
+        alarms
+    }
+
+    /// Whether any timer is set in it.
+    pub(crate) fn has_alarms(&self) -> bool {
+        let waits = match &self.activity {
+            Activity::Waiting(_) | Activity::Again(..) | Activity::Asking(..) => true,
+            Activity::Try(trying) => {
+                trying.attempt_deadline.is_some() || matches!(trying.stage, TryStage::Delaying(_))
+            }
+            Activity::Undoing(undoing) => undoing.delay.is_some(),
+            _ => false,
+        };
+        waits || self.deadline.is_some()
+    }
+
     /// Whether something with this ticket is still waited for.
     pub(crate) fn waits_for(&self, ticket: Ticket) -> bool {
         let is = |alarm: &Option<Alarm>| alarm.is_some_and(|alarm| alarm.ticket == ticket);

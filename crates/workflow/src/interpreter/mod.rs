@@ -203,6 +203,7 @@ impl<'a> Machine<'a> {
             Event::Resolved { effect, resolution } => self.take_resolution(effect, resolution),
             Event::Returned { branch, epoch, remote } => self.take_back(branch, epoch, *remote),
             Event::TakenOver { never_left } => self.take_over(&never_left),
+            Event::ClockDiffers { ahead } => self.shift_alarms(ahead),
             Event::LineLost | Event::Withdrawn { .. } | Event::WithdrawalClosed => {
                 unreachable!("they end a line")
             }

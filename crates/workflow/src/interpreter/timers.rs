@@ -92,6 +92,34 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Whoever set the timers had a clock that is so many microseconds ahead of this node's: what was to
+    /// be in a minute there is to be in a minute here.
+    pub(super) fn shift_alarms(&mut self, ahead: i64) {
+        let here = |at: Time| {
+            let micros = at.as_micros();
+            let shifted = match ahead {
+                0.. => micros.saturating_sub(ahead.unsigned_abs()),
+                _ => micros.saturating_add(ahead.unsigned_abs()),
+            };
+            Time::from_micros(shifted)
+        };
+        if let Some(deadline) = &mut self.execution.head.deadline {
+            deadline.at = here(deadline.at);
+            self.touched.head = true;
+        }
+        let ids: Vec<BranchId> = self.execution.branches.keys().copied().collect();
+        for id in ids {
+            let Some(mut branch) = self.take(id) else { continue };
+            for depth in 0..branch.frames().len() {
+                if branch.frames()[depth].has_alarms() {
+                    let alarms = branch.frame_mut(depth).alarms_mut();
+                    alarms.into_iter().for_each(|alarm| alarm.at = here(alarm.at));
+                }
+            }
+            self.put(branch);
+        }
+    }
+
     /// The whole run's deadline: a ticket of the trunk that no branch counts.
     pub(super) fn set_run_deadline(&mut self) {
         let Some(timeout) = &self.program.timeout else { return };

@@ -90,6 +90,16 @@ impl Engine {
         true
     }
 
+    /// Whoever went on until now may have set timers by another clock, which differs by more than a moment.
+    fn reckon_with_another_clock(&mut self, step: &mut Step, id: ExecutionId, turn: &mut Turn) {
+        let Some(holding) = self.holding(id) else { return };
+        let author = holding.replica.head().lineage.head().map(|point| point.author);
+        let ahead = author.and_then(|author| self.peers.ahead(author));
+        if let Some(ahead) = ahead {
+            self.advance_in_turn(step, id, Event::ClockDiffers { ahead }, turn);
+        }
+    }
+
     /// Tells the replica that its execution went on, and keeps what changed for the others.
     fn pass_on(&mut self, step: &mut Step, id: ExecutionId, advance: Advance, turn: &mut Turn) {
         let Advance { delta, commands, happenings, effects } = advance;
@@ -158,6 +168,7 @@ impl Engine {
             Output::GoOn => {
                 self.new_address(id);
                 self.forget_waits(id);
+                self.reckon_with_another_clock(step, id, turn);
                 let held_back = self.held_back_pivots(id, id);
                 let never_left = held_back.into_iter().map(|(_, effect)| effect).collect();
                 self.advance_in_turn(step, id, Event::TakenOver { never_left }, turn);

@@ -6,10 +6,15 @@
 //! Silence is noticed when it has lasted too long, not at the next heartbeat, so that those who lose
 //! the same node lose it at about the same time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use outlast_lineage::{NodeId, Time};
+
+/// How many heartbeats say how late a peer's clock is.
+const CLOCKS: usize = 5;
+/// By how many microseconds clocks differ at least before anybody minds.
+const AHEAD_MIN: u64 = 1_000_000;
 
 /// The other nodes, as far as this one knows.
 #[derive(Debug, Default)]
@@ -29,6 +34,8 @@ struct Peer {
     lost: bool,
     /// Whether it said that its disk stands still.
     stuck: bool,
+    /// By how many microseconds its clock was ahead of this node's when its last heartbeats came.
+    ahead: VecDeque<i64>,
 }
 
 /// What a heartbeat says of a peer.
@@ -43,8 +50,8 @@ pub(in crate::engine) enum Heard {
 }
 
 impl Peer {
-    const fn met(now: Time) -> Self {
-        Self { heard: now, lost: false, stuck: false }
+    fn met(now: Time) -> Self {
+        Self { heard: now, lost: false, stuck: false, ahead: VecDeque::new() }
     }
 }
 
@@ -106,6 +113,27 @@ impl Peers {
             (true, false) => Heard::Found,
             _ => Heard::AsBefore,
         })
+    }
+
+    /// What a peer's clock said when it sent a heartbeat that came now. One that was long on its way says little, so
+    /// several count.
+    pub(in crate::engine) fn hear_clock(&mut self, now: Time, from: NodeId, clock: Option<Time>) {
+        let (Some(peer), Some(clock)) = (self.known.get_mut(&from), clock) else { return };
+        let difference = i128::from(clock.as_micros()) - i128::from(now.as_micros());
+        let Ok(difference) = i64::try_from(difference) else { return };
+        if peer.ahead.len() == CLOCKS {
+            peer.ahead.pop_front();
+        }
+        peer.ahead.push_back(difference);
+    }
+
+    /// By how many microseconds a peer's clock is ahead of this node's, if that matters: what it takes for a
+    /// heartbeat to come does not.
+    pub(in crate::engine) fn ahead(&self, node: NodeId) -> Option<i64> {
+        let mut heard: Vec<i64> = self.known.get(&node)?.ahead.iter().copied().collect();
+        heard.sort_unstable();
+        let middle = heard.get(heard.len() / 2).copied()?;
+        (AHEAD_MIN <= middle.unsigned_abs()).then_some(middle)
     }
 
     pub(in crate::engine) fn is_known(&self, node: NodeId) -> bool {
@@ -236,5 +264,25 @@ mod tests {
         assert!(!Peers::default().is_gone(NodeId(2)), "before anyone has said who is there");
         peers.replace(start, &BTreeSet::from([NodeId(3)]));
         assert!(peers.is_gone(NodeId(2)) && !peers.is_gone(NodeId(3)));
+    }
+
+    /// A heartbeat that was long on its way is one of five.
+    #[test]
+    fn how_far_ahead_a_clock_is_most_of_the_last_heartbeats_say() {
+        let now = Time::from_millis(1_000_000);
+        let mut peers = peers(now);
+        assert_eq!(peers.ahead(NodeId(2)), None, "nothing was heard");
+        peers.hear_clock(now, NodeId(2), Some(now.after(Duration::from_millis(400))));
+        assert_eq!(peers.ahead(NodeId(2)), None, "a moment is on the way");
+        for ahead in [120_000, 120_000, 90_000, 120_000, 60_000] {
+            let clock = now.after(Duration::from_millis(ahead));
+            peers.hear_clock(now, NodeId(2), Some(clock));
+        }
+        assert_eq!(peers.ahead(NodeId(2)), Some(120_000_000));
+        let behind = Some(Time::from_millis(940_000));
+        (0..5).for_each(|_| peers.hear_clock(now, NodeId(3), behind));
+        assert_eq!(peers.ahead(NodeId(3)), Some(-60_000_000));
+        peers.hear_clock(now, NodeId(9), behind);
+        assert_eq!(peers.ahead(NodeId(9)), None, "a stranger");
     }
 }

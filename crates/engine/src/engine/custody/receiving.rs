@@ -41,7 +41,8 @@ impl Engine {
         from: NodeId,
         message: &[u8],
     ) -> Due {
-        if let Some(still) = Envelope::heartbeat(message) {
+        if let Some((still, clock)) = Envelope::heartbeat(message) {
+            self.peers.hear_clock(step.now, from, clock);
             return self.take_heartbeat(step, from, still);
         }
         let envelope = Envelope::decode(message);
@@ -246,7 +247,8 @@ impl Engine {
         if due && !self.storage_full {
             let still = self.certain.still(step.now).as_millis();
             let still = u64::try_from(still).ok().filter(|still| 0 < *still);
-            let message = Envelope::Heartbeat(self.author.epoch, still).encode();
+            let clock = Some(step.now.as_micros());
+            let message = Envelope::Heartbeat(self.author.epoch, still, clock).encode();
             for to in self.peers.all() {
                 step.order(None, Action::Send { to, message: message.clone() });
             }

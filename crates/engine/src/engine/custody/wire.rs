@@ -24,10 +24,10 @@ const HEARTBEAT: u8 = 0;
 /// What one engine says to another.
 #[derive(Clone, Debug, Encode, Decode)]
 pub(in crate::engine) enum Envelope {
-    /// The sender is alive, in this life; and for how many milliseconds its disk has taken nothing of
-    /// what there was to write.
+    /// The sender is alive, in this life; for how many milliseconds its disk has taken nothing of
+    /// what there was to write; and what its clock says, in microseconds.
     #[n(0)]
-    Heartbeat(#[n(0)] Epoch, #[n(1)] Option<u64>),
+    Heartbeat(#[n(0)] Epoch, #[n(1)] Option<u64>, #[n(2)] Option<u64>),
     /// Hold this execution as one of its replicas (the paper's EXEC).
     #[n(1)]
     Begin(#[n(0)] Box<Begin>),
@@ -112,6 +112,8 @@ pub(in crate::engine) struct Shared {
 struct Heartbeat {
     #[n(1)]
     still: Option<u64>,
+    #[n(2)]
+    clock: Option<u64>,
 }
 
 /// An event on its way to another node.
@@ -227,12 +229,12 @@ impl Envelope {
         }
     }
 
-    /// Reads a heartbeat: for how long the sender's disk has taken nothing, in milliseconds; nothing if it
-    /// is anything else. An envelope is large, and moving it about costs more than this.
-    pub(in crate::engine) fn heartbeat(bytes: &[u8]) -> Option<u64> {
+    /// Reads a heartbeat: for how long the sender's disk has taken nothing, in milliseconds, and what its clock
+    /// says; nothing if it is anything else. An envelope is large, and moving it about costs more than this.
+    pub(in crate::engine) fn heartbeat(bytes: &[u8]) -> Option<(u64, Option<Time>)> {
         let [WIRE_VERSION, PAIR, HEARTBEAT, rest @ ..] = bytes else { return None };
         let fields: Heartbeat = minicbor::decode(rest).ok()?;
-        Some(fields.still.unwrap_or(0))
+        Some((fields.still.unwrap_or(0), fields.clock.map(Time::from_micros)))
     }
 
     /// Reads an envelope; nothing if it is of another version or damaged.
@@ -393,8 +395,8 @@ mod tests {
     #[test]
     fn a_heartbeat_is_told_from_everything_else() {
         for (still, read) in [(None, 0), (Some(7), 7), (Some(u64::MAX), u64::MAX)] {
-            let bytes = Envelope::Heartbeat(Epoch(300), still).encode();
-            assert_eq!(Envelope::heartbeat(&bytes), Some(read));
+            let bytes = Envelope::Heartbeat(Epoch(300), still, Some(9)).encode();
+            assert_eq!(Envelope::heartbeat(&bytes), Some((read, Some(Time::from_micros(9)))));
             for length in 0..bytes.len() {
                 assert_eq!(Envelope::heartbeat(&bytes[..length]), None);
             }
