@@ -157,7 +157,7 @@ impl Admissions {
         };
         match self.admit(now, &request) {
             Ok(admitted) => {
-                tracing::info!(node = format!("{:016x}", request.node), "a node has joined");
+                tracing::info!(node = format!("{:016x}", request.node), "a node was admitted");
                 Answer::Admitted(admitted)
             }
             Err(reason) => Answer::Refused(reason),

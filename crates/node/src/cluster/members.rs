@@ -2,6 +2,10 @@
 //!
 //! This is an address book, not a list of who is alive: membership is found out by gossip. It is
 //! kept so that a node that starts again finds its cluster, and so that no id is certified twice.
+//!
+//! A node that was certified is none of the members yet: it may have died before it could write its
+//! certificate down, and nobody would ever hear of it. It becomes one when it is known where it is, which it
+//! says when it connects, and others by gossip.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,12 +25,19 @@ const FORMAT: u32 = 1;
 /// One member.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Member {
-    /// Where it can be reached, as far as that is known.
+    /// Where it can be reached; nothing until it was heard of.
     pub(super) addresses: Vec<String>,
     /// The key that this node has certified for it; nothing if another node has.
     pub(super) key: Option<PublicKey>,
     /// Whether it is lost for good; its id does not come back.
     pub(super) removed: bool,
+}
+
+impl Member {
+    /// Whether it counts: it was heard of, and is not lost for good.
+    const fn is_one(&self) -> bool {
+        !self.removed && !self.addresses.is_empty()
+    }
 }
 
 /// The members a node has heard of.
@@ -70,10 +81,10 @@ impl Members {
         Ok(Self { path, members })
     }
 
-    /// Every member that is known and was not removed.
+    /// Every member that was heard of and was not removed.
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Member)> {
         let members = self.members.iter().map(|(node, member)| (*node, member));
-        members.filter(|(_, member)| !member.removed)
+        members.filter(|(_, member)| member.is_one())
     }
 
     /// Those that are lost for good.
@@ -107,13 +118,14 @@ impl Members {
         self.write()
     }
 
-    /// Takes over where members are, and keeps it if that is news.
+    /// Takes over where members are, and keeps it if that is news. Whoever is named without a place, as by an
+    /// inviter of an earlier release, is none yet.
     pub(super) fn learn(
         &mut self,
         found: impl IntoIterator<Item = (NodeId, Vec<String>)>,
     ) -> Result<(), ClusterError> {
         let mut news = false;
-        for (node, addresses) in found {
+        for (node, addresses) in found.into_iter().filter(|(_, addresses)| !addresses.is_empty()) {
             let member = self.members.entry(node).or_default();
             news |= member.addresses != addresses;
             member.addresses = addresses;
@@ -191,6 +203,37 @@ mod tests {
         let read = Members::open(&folder).unwrap();
         assert_eq!((read.removed(), read.iter().count()), (vec![NodeId(1)], 0));
         assert!(read.is_taken(NodeId(1), PublicKey([1; 32])));
+    }
+
+    #[test]
+    fn a_member_counts_once_it_is_known_where_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::of(directory.path());
+        folder.create(&folder.path("")).unwrap();
+        // As earlier releases wrote it: one certified here, and one that such an inviter has told of.
+        let key = STANDARD.encode([1; 32]);
+        let kept = format!(
+            r#"{{ "format": 1, "members": {{
+                "0000000000000001": {{ "addresses": [], "key": "{key}" }},
+                "0000000000000002": {{ "addresses": [] }}
+            }} }}"#
+        );
+        write(&folder.path("members.json"), kept.as_bytes()).unwrap();
+        let mut members = Members::open(&folder).unwrap();
+        members.certify(NodeId(3), PublicKey([3; 32])).unwrap();
+        members.learn([(NodeId(4), Vec::new())]).unwrap();
+        for members in [&members, &Members::open(&folder).unwrap()] {
+            assert_eq!(members.iter().count(), 0);
+            // Their ids are theirs nevertheless.
+            assert!(members.is_taken(NodeId(1), PublicKey([9; 32])));
+            assert!(members.is_taken(NodeId(2), PublicKey([9; 32])));
+            assert!(members.is_taken(NodeId(3), PublicKey([9; 32])));
+            assert!(!members.is_taken(NodeId(3), PublicKey([3; 32])));
+            assert!(!members.is_taken(NodeId(4), PublicKey([9; 32])), "nothing was said of it");
+        }
+        members.learn([(NodeId(3), addresses())]).unwrap();
+        let read = Members::open(&folder).unwrap();
+        assert_eq!(read.iter().map(|(node, _)| node).collect::<Vec<_>>(), [NodeId(3)]);
     }
 
     #[test]

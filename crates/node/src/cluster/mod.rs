@@ -358,9 +358,7 @@ impl Cluster {
 async fn keep_book(transport: Transport, admissions: Arc<Admissions>) {
     let mut news = transport.news();
     while news.changed().await.is_ok() {
-        let places = transport.places().into_iter().filter(|(_, addresses)| !addresses.is_empty());
-        let places: Vec<_> = places.collect();
-        let admissions = Arc::clone(&admissions);
+        let (places, admissions) = (transport.places(), Arc::clone(&admissions));
         let kept = tokio::task::spawn_blocking(move || admissions.learn(places)).await;
         // What is not kept now is kept with the next news, or learned again.
         if let Ok(Err(error)) = kept {

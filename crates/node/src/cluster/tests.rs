@@ -231,6 +231,39 @@ fn a_joiner_that_went_away_asks_again_and_gets_in() {
     });
 }
 
+#[test]
+fn whoever_was_certified_and_has_not_come_is_no_member_and_may_still_come() {
+    run(async {
+        let (first, second, third) = (Home::founder(), Home::new(2), Home::new(3));
+        let (one, _events) = first.start().await;
+        let token = one.invite(HOUR).unwrap().token;
+        // It is killed before it has written down what it was answered.
+        let request = Request::new(&token, second.node, &second.key());
+        assert!(matches!(first_answer(&one, &request), Answer::Admitted(_)));
+        assert_eq!(one.others(), BTreeSet::new());
+        assert!(!one.has_heard_of(second.node));
+        // The next life of the inviter counts it as little.
+        one.stop();
+        let (one, mut events) = first.start().await;
+        assert_eq!(one.others(), BTreeSet::new());
+        assert_eq!(others_of(first.path(), first.node).unwrap().0, BTreeSet::new());
+        // Nor is anybody told of it who joins meanwhile.
+        third.join(&one.invite(HOUR).unwrap().token).await.unwrap();
+        let (three, mut events_of_three) = third.start().await;
+        while !matches!(events.recv().await.unwrap(), Event::Connected { peer: NodeId(3), .. }) {}
+        assert_eq!(three.others(), [first.node].into());
+        // With the same token it gets in after all, and may come to another member first.
+        second.join_at(&token, one.transport().advertised()).await.unwrap();
+        assert_eq!(one.others(), [third.node].into());
+        one.stop();
+        let (two, _events) = second.start().await;
+        let of_three = &mut events_of_three;
+        while !matches!(of_three.recv().await.unwrap(), Event::Connected { peer: NodeId(2), .. }) {}
+        assert!(three.others().contains(&second.node));
+        assert!(two.others().contains(&third.node));
+    });
+}
+
 fn first_answer(cluster: &Cluster, request: &Request) -> Answer {
     cluster.admissions.answer(SystemTime::now(), &minicbor::to_vec(request).unwrap())
 }
