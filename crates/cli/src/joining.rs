@@ -114,7 +114,11 @@ impl ClusterArguments {
                 return Err(error);
             }
             if deadline <= Instant::now() {
-                let waited = format!("nobody answered for {wait:?}, which --join-wait allows");
+                // A token that was shown is kept for this node, whatever became of the answer.
+                let waited = format!(
+                    "nobody answered for {wait:?}, which --join-wait allows; the same command can be given \
+                     again, with the same token while that is valid"
+                );
                 return Err(error.context(waited));
             }
             if !std::mem::replace(&mut is_told, true) {

@@ -1,11 +1,12 @@
 //! `outlast cluster` and joining, with real processes on loopback.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -199,6 +200,68 @@ fn a_joiner_that_nobody_answers_asks_again() {
     let arguments = ["--join", &door, "--token", &token];
     let second = Node::start(&directory.path().join("second"), &arguments);
     assert_eq!(first.said["cluster"], second.said["cluster"]);
+}
+
+/// An address at which a node is reached, but so many callers lose it when it answers what they asked.
+fn silent_door(silent_for: usize, node: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for (number, caller) in listener.incoming().flatten().enumerate() {
+            let callee = TcpStream::connect(&node).unwrap();
+            let (back, forth) = (callee.try_clone().unwrap(), caller.try_clone().unwrap());
+            // What a caller says first is its greeting, and all else is the question.
+            let has_asked = Arc::new(AtomicBool::new(false));
+            let asks = Arc::clone(&has_asked);
+            thread::spawn(move || {
+                pass_on(&caller, &callee, |times| {
+                    asks.store(1 < times, Ordering::SeqCst);
+                    true
+                });
+            });
+            thread::spawn(move || {
+                let is_heard = |_| number >= silent_for || !has_asked.load(Ordering::SeqCst);
+                pass_on(&back, &forth, is_heard);
+                let _ = forth.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    address
+}
+
+/// Passes on what is read, as long as that is wanted, which is asked with how often something was read.
+fn pass_on(mut from: &TcpStream, mut to: &TcpStream, is_wanted: impl Fn(usize) -> bool) {
+    let mut bytes = [0; 16 * 1024];
+    for times in 1.. {
+        let Ok(read @ 1..) = from.read(&mut bytes) else { return };
+        if !is_wanted(times) || to.write_all(&bytes[..read]).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_joiner_that_loses_the_inviter_after_it_has_asked_asks_again() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let token = first.invite(&[])["token"].as_str().unwrap().to_owned();
+    let at = first.said["clusterAddress"].as_str().unwrap();
+    let second = directory.path().join("second");
+    let silent = silent_door(usize::MAX, at.to_owned());
+    let mut joining = outlast(&["node", "--join", &silent, "--token", &token, "--join-wait", "1"]);
+    let given_up = joining.args(PORTS).arg("--data").arg(&second).output().unwrap();
+    assert_eq!(given_up.status.code(), Some(1), "{given_up:?}");
+    let said = text(&given_up.stderr);
+    assert!(said.contains("nobody answered for 1s"), "{said}");
+    assert!(said.contains("the same command can be given again"), "{said}");
+    // It was certified, and is no member all the same: also not in the inviter's next life.
+    drop(first);
+    let first = Node::start(&data, &[]);
+    let (status, seen) = first.ask("GET", "/v1/cluster", &Json::Null);
+    assert_eq!((status, seen["members"].as_array().unwrap().len()), (200, 1), "{seen}");
+    let door = silent_door(1, first.said["clusterAddress"].as_str().unwrap().to_owned());
+    let second = Node::start(&second, &["--join", &door, "--token", &token]);
+    first.address_of(&second.id());
 }
 
 #[test]

@@ -31,7 +31,8 @@ use super::members::Members;
 use super::token::{Fingerprint, JoinToken};
 use super::{ClusterError, NotJoined};
 use crate::transport::{
-    ClusterId, Connection, Identity, JOINING, Kind, checked_addresses, name_of, provider, trusting,
+    ClusterId, Connection, FrameError, Identity, JOINING, Kind, checked_addresses, name_of,
+    provider, trusting,
 };
 
 /// How long one address may take to connect.
@@ -111,7 +112,7 @@ impl<'a> Inviter<'a> {
         self.connection.allow(ANSWER_BYTES_MAX);
         let request = minicbor::to_vec(request).expect("writing to memory does not fail");
         self.connection.send(Kind::JoinRequest, &request).await?;
-        let frame = self.connection.next(CONVERSATION_MAX).await.map_err(io::Error::other)?;
+        let frame = self.connection.next(CONVERSATION_MAX).await.map_err(ended)?;
         self.connection.finish().await;
         minicbor::decode(&frame.payload).map_err(io::Error::other)
     }
@@ -126,6 +127,17 @@ impl NotJoined {
             io::ErrorKind::InvalidData => Self::SomebodyElse { address, source },
             _ => Self::Unreachable { address, source },
         }
+    }
+}
+
+/// How the conversation ended. Whoever went away after it was shown the token may come back, and gives the same
+/// answer then; whoever breaks the rules would do so again.
+fn ended(error: FrameError) -> io::Error {
+    match error {
+        FrameError::Closed => io::Error::new(io::ErrorKind::ConnectionAborted, error),
+        FrameError::Silent(_) => io::Error::new(io::ErrorKind::TimedOut, error),
+        FrameError::Io(source) if source.kind() != io::ErrorKind::InvalidData => source,
+        error => io::Error::other(error),
     }
 }
 

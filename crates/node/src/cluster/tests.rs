@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use super::admission::{Answer, Request};
 use super::token::Secret;
 use super::*;
+use crate::transport::Admission;
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// Longer than anything here takes, also on a busy machine.
@@ -261,6 +262,42 @@ fn whoever_was_certified_and_has_not_come_is_no_member_and_may_still_come() {
         while !matches!(of_three.recv().await.unwrap(), Event::Connected { peer: NodeId(2), .. }) {}
         assert!(three.others().contains(&second.node));
         assert!(two.others().contains(&third.node));
+    });
+}
+
+/// Admits a node, and is gone before it could say so.
+struct Dying(Arc<Admissions>);
+
+impl Admission for Dying {
+    fn admit(&self, request: &[u8]) -> Vec<u8> {
+        let answer = self.0.answer(SystemTime::now(), request);
+        assert!(matches!(answer, Answer::Admitted(_)));
+        // Nothing comes of this request; its connection is closed.
+        std::panic::resume_unwind(Box::new("killed"))
+    }
+}
+
+#[test]
+fn an_inviter_that_goes_away_before_it_answers_is_asked_again() {
+    run(async {
+        let (first, second) = (Home::founder(), Home::new(2));
+        let identity = Folder::of(first.path()).credentials().unwrap().unwrap().identity;
+        let (cluster, fingerprint) = (identity.cluster, Fingerprint::of(&identity.authority));
+        let admissions = first.admissions();
+        let (invitation, secret) = admissions.invite(SystemTime::now(), HOUR).unwrap();
+        let dying = Some(Arc::new(Dying(admissions)) as _);
+        let listener = anywhere().await;
+        let at = listener.local_addr().unwrap().to_string();
+        let (life, _events) =
+            Transport::start(identity, Settings::default(), listener, dying).unwrap();
+        let (inviter, addresses) = (first.node, vec![at]);
+        let token = JoinToken { cluster, inviter, addresses, fingerprint, invitation, secret };
+        let joined = second.join(&token).await;
+        let Err(ClusterError::NotJoined(why)) = joined else { panic!("{joined:?}") };
+        assert!(why.may_pass(), "{why:?}");
+        life.stop();
+        let (one, _events) = first.start().await;
+        assert_eq!(second.join_at(&token, one.transport().advertised()).await.unwrap(), cluster);
     });
 }
 

@@ -44,7 +44,7 @@ pub(crate) use address::checked_addresses;
 pub use address::is_address;
 pub(crate) use connection::Connection;
 pub use faults::Direction;
-pub(crate) use frame::Kind;
+pub(crate) use frame::{FrameError, Kind};
 pub use identity::{ClusterId, Identity, IdentityError, name_of};
 pub(crate) use identity::{provider, trusting};
 pub use receive::Room;
