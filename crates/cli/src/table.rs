@@ -1,4 +1,7 @@
 //! Answers of a node for people: columns, and members of JSON objects as text.
+//!
+//! What others wrote, such as the names of executions and tasks, is not to be obeyed by the terminal it is shown
+//! on: control characters are escaped.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,6 +12,8 @@ use crate::exit::Exit;
 
 /// Rows in columns as wide as their widest cell; the last column is not padded.
 pub(crate) fn columns(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let harmless = |row: &Vec<String>| row.iter().map(|cell| harmless(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(harmless).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([headings[column].chars().count()]).max().unwrap_or(0)
@@ -16,7 +21,7 @@ pub(crate) fn columns(headings: &[&str], rows: &[Vec<String>]) -> String {
     let widths: Vec<_> = (0..headings.len()).map(width).collect();
     let headings = headings.iter().map(|heading| (*heading).to_owned()).collect();
     let mut text = String::new();
-    for row in std::iter::once(&headings).chain(rows) {
+    for row in std::iter::once(&headings).chain(&rows) {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         let line = cells.collect::<Vec<_>>().join("  ");
         writeln!(text, "{}", line.trim_end()).expect("text grows");
@@ -29,9 +34,27 @@ pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for (name, value) in pairs {
-        writeln!(text, "{name:<width$}  {value}").expect("text grows");
+        writeln!(text, "{name:<width$}  {}", harmless(value)).expect("text grows");
     }
     text
+}
+
+/// A text on one line, without anything that a terminal obeys.
+pub(crate) fn harmless(text: &str) -> String {
+    let escaped = text.chars().map(|character| match character.is_control() {
+        true => character.escape_default().to_string(),
+        false => character.to_string(),
+    });
+    escaped.collect()
+}
+
+/// JSON as it was written, but for control characters that JSON leaves as they are within texts.
+pub(crate) fn harmless_json(text: &str) -> String {
+    let escaped = text.chars().map(|character| match character {
+        '\u{7f}'..='\u{9f}' => format!("\\u{:04x}", u32::from(character)),
+        character => character.to_string(),
+    });
+    escaped.collect()
 }
 
 /// A member as text; a dash if it is not there.
@@ -67,7 +90,7 @@ pub(crate) fn texts<'a>(object: &'a Json, name: &str) -> impl Iterator<Item = &'
 
 /// Prints a value as JSON for programs and for people.
 pub(crate) fn print_json(value: &Json) {
-    print(&format!("{value:#}\n"));
+    print(&(harmless_json(&format!("{value:#}")) + "\n"));
 }
 
 /// Prints what was asked for.
@@ -90,6 +113,19 @@ mod tests {
         let rows =
             [vec!["a".to_owned(), "long".to_owned()], vec!["bcd".to_owned(), "x".to_owned()]];
         assert_eq!(columns(&["id", "what"], &rows), "id   what\na    long\nbcd  x\n");
+    }
+
+    #[test]
+    fn nothing_that_is_shown_is_obeyed_by_a_terminal() {
+        let name = "a\u{1b}[2J\n\t\u{7f}\u{9b}ü".to_owned();
+        let shown = r"a\u{1b}[2J\n\t\u{7f}\u{9b}ü";
+        let expected = format!("name                         x\n{shown}  y\n");
+        assert_eq!(columns(&["name", "x"], &[vec![name.clone(), "y".to_owned()]]), expected);
+        assert_eq!(pairs(&[("name", name.clone())]), format!("name  {shown}\n"));
+        let written = json!({ "name": name });
+        let text = harmless_json(&format!("{written:#}"));
+        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text}");
+        assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), written);
     }
 
     #[test]

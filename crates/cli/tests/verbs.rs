@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use outlast_engine::{Ask, Reply, StartAsk, WorkflowVersion};
+use outlast_expressions::value;
 use outlast_node::http::{self, Server, rotate_token};
 use outlast_node::{Configuration, Node, NodeHandle};
 use serde_json::Value as Json;
@@ -202,6 +204,50 @@ fn a_name_makes_starting_idempotent() {
     assert_eq!(world.json(&["show", "test/once"])["execution"], first.trim());
     let other = world.run(&["start", "test/greet", "--input", "{}", "--name", "once"]);
     assert_eq!(other.code, 1, "{other:?}");
+}
+
+#[test]
+fn a_name_with_control_characters_is_refused_before_anything_is_done() {
+    let world = World::new();
+    let flow = world.file("greet.yaml", GREET);
+    for name in ["\u{1b}[2J", "two\nlines", "bell\u{7}"] {
+        for words in [["start", &flow, "--name", name], ["run", &flow, "--id", name]] {
+            let said = world.run(&words);
+            assert_eq!(said.code, 2, "{said:?}");
+            assert!(said.talk.contains("control character"), "{said:?}");
+            assert!(!said.talk.contains(name), "{said:?}");
+        }
+    }
+    assert_eq!(world.json(&["definitions"])["definitions"], serde_json::json!([]));
+}
+
+#[test]
+fn what_was_named_by_an_earlier_release_does_nothing_to_a_terminal() {
+    let world = World::new();
+    world.ok(&["definitions", "add", &world.file("greet.yaml", GREET)]);
+    let name = "old\u{1b}[2J\u{9b}1m\nx\u{7}\u{7f}";
+    let ask = Ask::Start(Box::new(StartAsk {
+        id: world.node.new_id(),
+        given: false,
+        name: Some(name.to_owned()),
+        namespace: "test".to_owned(),
+        workflow: "greet".to_owned(),
+        version: WorkflowVersion::Latest,
+        input: value::object([("name", value::string(name))]),
+        salt: [0; 16],
+        survival: None,
+    }));
+    let Ok(Reply::Started { execution, .. }) = world.runtime.block_on(world.node.ask(ask)) else {
+        panic!("it was not started")
+    };
+    let id = execution.to_string();
+    for words in [&["ps"][..], &["show", &id], &["history", &id], &["ps", "--json"]] {
+        let said = world.ok(words);
+        let is_obeyed = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!said.contains(is_obeyed), "{words:?}: {said:?}");
+    }
+    assert!(world.ok(&["ps"]).contains(r"old\u{1b}[2J\u{9b}1m\nx\u{7}\u{7f}"));
+    assert_eq!(world.json(&["show", &id])["name"], name, "programs read what it is");
 }
 
 #[test]

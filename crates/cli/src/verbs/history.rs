@@ -122,7 +122,10 @@ impl Events {
 }
 
 fn print_line(line: &Json, json: bool) {
-    let said = if json { line.to_string() } else { describe(line) };
+    let said = match json {
+        true => table::harmless_json(&line.to_string()),
+        false => table::harmless(&describe(line)),
+    };
     table::print(&(said + "\n"));
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use outlast_engine::Survival;
 use outlast_expressions::value;
+use outlast_node::Name;
 use serde_json::{Map, Value as Json, json};
 
 use crate::client::{Client, Connection, exit_of};
@@ -37,7 +38,7 @@ pub(crate) struct Arguments {
     /// An id of your choice (a UUID): asking again with it starts nothing twice
     #[arg(long)]
     id: Option<String>,
-    /// A name of your choice, unique in the namespace
+    /// A name of your choice, unique in the namespace, without control characters
     #[arg(long)]
     name: Option<String>,
     /// How it is to survive, if not as its document says: none, passive, active or
@@ -60,6 +61,9 @@ struct Definition {
 
 /// Starts it, and waits for its end if wanted.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    if let Some(name) = &arguments.name {
+        named("--name", name)?;
+    }
     let input = value::to_json(&input::json("--input", &arguments.input)?);
     let document = document_at(&arguments.flow)?;
     if let Some(document) = &document
@@ -162,6 +166,11 @@ fn tell_end(ended: &Json, document: Option<&Document>, json: bool) -> Exit {
         }
     }
     exit_of(&condition)
+}
+
+/// A name for an execution, as an option gives it.
+pub(super) fn named(option: &str, name: &str) -> Result<Name, Failure> {
+    name.parse().map_err(|error| Failure::usage(format!("{option}: {error}")))
 }
 
 /// A way to survive, as it is written.

@@ -17,6 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::payload::{Members, Parameters, Payload, which};
 use super::{Api, Problem, across, cluster, model};
+use crate::name::Name;
 use crate::random;
 use crate::relay::PassedBy;
 
@@ -43,7 +44,7 @@ pub(super) struct StartRequest {
     input: Option<JsonValue>,
     /// Its id, a UUID of the caller's choice: asking again with it starts nothing twice.
     id: Option<String>,
-    /// A name of the caller's choice, unique in the namespace; likewise.
+    /// A name of the caller's choice, unique in the namespace, without control characters; likewise.
     name: Option<String>,
     /// How it is to survive, if not as its definition says: a text such as `passive`, `active:5` or
     /// `partition-tolerant:5:2` (replicas, votes), or an object as in a definition.
@@ -173,11 +174,14 @@ fn start_ask(api: &Api, body: &Members) -> Result<StartAsk, Problem> {
     let survival = body.get("survival").filter(|said| **said != Value::Null).map(|said| {
         Survival::read(said).map_err(|reason| Problem::invalid(format!("`survival`: {reason}")))
     });
+    let name = body.text("name")?.map(|name| {
+        name.parse::<Name>().map_err(|error| Problem::invalid(format!("`name`: {error}")))
+    });
     let id = id.transpose()?;
     Ok(StartAsk {
         id: id.unwrap_or_else(|| api.node.new_id()),
         given: id.is_some(),
-        name: body.text("name")?,
+        name: name.transpose()?.map(Into::into),
         namespace: needed("namespace")?,
         workflow: needed("workflow")?,
         version: WorkflowVersion::of(body.text("version")?.as_deref().unwrap_or("latest")),

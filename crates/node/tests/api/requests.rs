@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use outlast_engine::{Ask, Reply, StartAsk, WorkflowVersion};
+use outlast_expressions::value;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
@@ -51,6 +53,47 @@ async fn starting_again_with_the_same_name_starts_nothing() {
     body["workflow"] = json!("unknown");
     body["name"] = json!("new");
     assert_eq!(running.post("/v1/executions", &body).await.0, StatusCode::NOT_FOUND);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_a_terminal_would_obey_is_refused_and_old_ones_are_read() {
+    let running = Running::start().await;
+    running.start_waiting("plain, with spaces and ümlauts").await;
+    for name in ["\u{1b}[2J", "two\nlines", "a\tb", "\u{7}", "\u{7f}", "\u{9b}2J", "\0"] {
+        let body = json!({ "namespace": "tests", "workflow": "waits", "name": name });
+        let (status, problem) = running.post("/v1/executions", &body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{name:?}: {problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("control character"), "{detail}");
+        assert!(!detail.contains(char::is_control), "{detail:?}");
+    }
+    // What else is listed the language has looked at.
+    for (text, other) in [("tests", r#""te\ests""#), ("'1.0.0'", r#""1.0.0-\e[2J""#)] {
+        let (status, problem) = running.define(&crate::server::WAITS.replace(text, other)).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
+    }
+    // As releases that looked at no names have left it.
+    let old = "old\u{1b}[2J";
+    let ask = Ask::Start(Box::new(StartAsk {
+        id: running.node.new_id(),
+        given: false,
+        name: Some(old.to_owned()),
+        namespace: "tests".to_owned(),
+        workflow: "waits".to_owned(),
+        version: WorkflowVersion::Latest,
+        input: value::object([]),
+        salt: [0; 16],
+        survival: None,
+    }));
+    assert!(matches!(running.node.ask(ask).await, Ok(Reply::Started { .. })));
+    let running = Running::start_in(running.stop().await).await;
+    let (_, listed) = running.get("/v1/executions").await;
+    let listed = listed["executions"].as_array().unwrap();
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    assert!(listed.iter().any(|execution| execution["name"] == old), "{listed:?}");
+    let (status, shown) = running.get("/v1/executions/tests%2Fold%1b%5b2J").await;
+    assert_eq!((status, &shown["name"]), (StatusCode::OK, &json!(old)));
     running.stop().await;
 }
 

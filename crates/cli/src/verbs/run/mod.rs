@@ -24,6 +24,7 @@ use tokio::runtime::Runtime;
 use crate::exit::{self, Exit, Failure};
 use crate::input::{self, Document};
 use crate::services::ServiceArguments;
+use crate::verbs::start::named;
 use crate::{directories, log, signals};
 use progress::Progress;
 use untold::Untold;
@@ -73,6 +74,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     log::start("warn");
     check_survival(arguments.survival.as_deref())?;
+    if let Some(id) = &arguments.id {
+        named("--id", id)?;
+    }
     let flow = Document::read(&arguments.flow)?;
     let others: Vec<_> =
         arguments.definitions.iter().map(|path| Document::read(path)).collect::<Result<_, _>>()?;

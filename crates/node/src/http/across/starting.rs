@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::super::problem::AskInstead;
 use super::{Api, CHANGE_TIME_MAX, Problem, Whole, known_by, no_answer, response, text_of};
+use crate::name::Name;
 use crate::relay::{Relay, Unanswered};
 
 /// How long a start is tried at most.
@@ -186,10 +187,11 @@ async fn start_elsewhere(
     Ok(if passed { Elsewhere::Passed } else { Elsewhere::Nowhere })
 }
 
-/// The execution that the starter names.
+/// The execution that the starter names; none by what can be no name, for whoever is to start it refuses that.
 fn named(body: &Value) -> Option<Which> {
     let text = |name: &str| value::get(body, name).and_then(value::as_str);
     if let Some(name) = text("name") {
+        name.parse::<Name>().ok()?;
         let namespace = text("namespace")?.to_owned();
         return Some(Which::Named { namespace, name: name.to_owned() });
     }
