@@ -169,8 +169,12 @@ impl Client {
     }
 
     /// Wants something gone.
-    pub(crate) async fn delete(&self, path: &[&str]) -> anyhow::Result<Json> {
-        read_json(self.send(self.request(Method::DELETE, path, &[])).await?).await
+    pub(crate) async fn delete(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> anyhow::Result<Json> {
+        read_json(self.send(self.request(Method::DELETE, path, query)).await?).await
     }
 
     fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {

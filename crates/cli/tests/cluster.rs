@@ -117,14 +117,27 @@ impl Node {
 
     /// Waits until this one is connected to another, and says where it believes that one to be.
     fn address_of(&self, other: &str) -> Json {
+        self.member(other, |member| member["connected"] == true)["addresses"][0].clone()
+    }
+
+    /// Waits until this one hears another, by heartbeats and by gossip.
+    fn until_alive(&self, other: &str) {
+        self.member(other, |member| {
+            let is_heard = member["connected"] == true && member["reachable"] == true;
+            is_heard && member["state"] == "alive"
+        });
+    }
+
+    /// Waits until another one is as it should be.
+    fn member(&self, other: &str, fits: impl Fn(&Json) -> bool) -> Json {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let (status, seen) = self.ask("GET", "/v1/cluster", &Json::Null);
             assert_eq!(status, 200, "{seen}");
             let members = seen["members"].as_array().unwrap();
             let found = members.iter().find(|member| member["node"] == other);
-            if let Some(found) = found.filter(|member| member["connected"] == true) {
-                return found["addresses"][0].clone();
+            if let Some(found) = found.filter(|member| fits(member)) {
+                return found.clone();
             }
             assert!(Instant::now() < deadline, "{seen}");
             thread::yield_now();
@@ -379,6 +392,42 @@ fn tests_can_cut_real_nodes_apart_and_only_if_the_node_was_started_for_it() {
     assert_eq!(first.ask("PUT", "/v1/faults", &json!({ "block": [] })).0, 204);
     assert_eq!(first.ask("PUT", "/v1/faults", &json!({ "block": ["nobody"] })).0, 400);
     assert_eq!(second.ask("PUT", "/v1/faults", &cut).0, 404);
+}
+
+#[test]
+fn a_member_that_is_heard_now_is_removed_only_by_force() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let join = |name: &str| {
+        let token = first.invite(&[])["token"].as_str().unwrap().to_owned();
+        let node = Node::start_joining(&directory.path().join(name), &token);
+        first.until_alive(&node.id());
+        node
+    };
+    let remove =
+        |more: &[&str]| first.command(&[&["cluster", "remove"], more].concat()).output().unwrap();
+    let (second, third) = (join("second"), join("third"));
+
+    let refused = remove(&[&second.id()]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = text(&refused.stderr);
+    assert!(said.contains("is heard now") && said.contains("--force"), "{said}");
+    let path = format!("/v1/cluster/members/{}", second.id());
+    let (status, problem) = first.ask("DELETE", &format!("{path}?force=false"), &Json::Null);
+    assert_eq!((status, &problem["status"]), (409, &json!(409)), "{problem}");
+    assert_eq!(first.ask("DELETE", &format!("{path}?force=perhaps"), &Json::Null).0, 400);
+    first.until_alive(&second.id());
+
+    // Whose process is gone is not heard, however lately it was.
+    let killed = third.id();
+    drop(third);
+    let removed = remove(&[&killed]);
+    assert!(removed.status.success(), "{removed:?}");
+    let removed = remove(&[&second.id(), "--force", "--json"]);
+    let warning = succeeded(&removed)["warning"].as_str().unwrap().to_owned();
+    assert!(warning.contains("is heard now"), "{warning}");
+    let (_, seen) = first.ask("GET", "/v1/cluster", &Json::Null);
+    assert_eq!(seen["removed"].as_array().unwrap().len(), 2, "{seen}");
 }
 
 #[test]

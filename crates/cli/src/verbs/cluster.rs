@@ -75,14 +75,18 @@ Examples:
   outlast ps --holder 0123456789abcdef            what it holds with others: look at this first
   outlast cluster remove 0123456789abcdef         its disk is lost; in its place a new one may join
 
+One that is heard now is removed only with --force: stop it first, after `outlast drain` there.
 Executions no longer wait for it. If it comes up again it is told so, and ends. This cannot be taken
 back, and what the node did in runs that do not count stays done: one that is only cut off or down
-is better brought back. Where a majority of an execution's nodes is removed, the others go on by what
-they know; those executions are named. What it alone holds (strategy `none`) is lost with it, and only
-a node that still answers says how much that is.")]
+is better brought back. Where a majority of an execution's nodes is removed, the others go on by
+what they know; those executions are named. What it alone holds (strategy `none`) is lost with it,
+and only a node that still answers says how much that is.")]
     Remove {
         /// The member, as `status` names it
         member: String,
+        /// Remove it although it is heard now
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         connection: Connection,
     },
@@ -94,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Task::Init { data, json } => init(&data_directory(data.as_deref())?, *json),
         Task::Invite { connection, valid } => invite(connection, *valid),
         Task::Status { connection } => status(connection),
-        Task::Remove { member, connection } => remove(connection, member),
+        Task::Remove { member, force, connection } => remove(connection, member, *force),
     }
 }
 
@@ -264,9 +268,10 @@ fn row(member: &Json) -> Vec<String> {
     ]
 }
 
-fn remove(connection: &Connection, node: &str) -> anyhow::Result<Exit> {
+fn remove(connection: &Connection, node: &str, force: bool) -> anyhow::Result<Exit> {
     let path = ["v1", "cluster", "members", node];
-    let done = connection.talk(async |client| client.delete(&path).await)?;
+    let query: &[_] = if force { &[("force", "true".to_owned())] } else { &[] };
+    let done = connection.talk(async |client| client.delete(&path, query).await)?;
     if connection.json {
         table::print_json(&done);
     } else {

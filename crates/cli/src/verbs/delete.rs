@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 /// Asks the node for it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let path = ["v1", "executions", &arguments.execution];
-    let answer = arguments.connection.talk(async |client| client.delete(&path).await)?;
+    let answer = arguments.connection.talk(async |client| client.delete(&path, &[]).await)?;
     if arguments.connection.json {
         table::print_json(&answer);
     } else {

@@ -1,6 +1,7 @@
 //! Removing a node from the cluster, and what is lost with it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,16 +10,26 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use outlast_engine::{Ask, Filter, MemberStanding, Reply};
 use outlast_lineage::{NodeId, Time};
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::cluster::{member, node_of, standing, text_of};
+use super::payload::Parameters;
 use super::{Api, Problem, across};
 
 /// How long nothing may have been heard of a node before it is taken to be lost rather than cut off.
 const HEARD_LATELY: Duration = Duration::from_secs(10 * 60);
 /// How many executions are named when a node is removed.
 const NAMED_MAX: usize = 10;
+
+/// How a node is removed.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Removal {
+    /// Whether also if it is heard now.
+    force: Option<bool>,
+}
 
 /// A node was removed.
 #[derive(Debug, Serialize, ToSchema)]
@@ -38,6 +49,27 @@ pub(super) struct Removed {
     /// what only the removed ones knew.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     bereft: Vec<String>,
+}
+
+/// How lately a node was heard of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Heard {
+    /// It is heard, and connected.
+    Now,
+    /// Its connection has ended, so lately that nobody misses it yet.
+    JustNow,
+    /// So long ago.
+    Before(Duration),
+}
+
+impl fmt::Display for Heard {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Now => write!(formatter, "is heard now"),
+            Self::JustNow => write!(formatter, "was heard of a moment ago"),
+            Self::Before(silent) => write!(formatter, "was heard of {} s ago", silent.as_secs()),
+        }
+    }
 }
 
 /// Executions that a node holds together with others.
@@ -69,12 +101,17 @@ impl Held {
 /// Remove a node that is lost for good: no member hears it any more, and its id never comes back.
 #[utoipa::path(
     delete, path = "/v1/cluster/members/{node}", tag = "cluster",
-    params(("node" = String, Path)),
-    responses((status = 202, body = Removed), (status = 404, body = Problem))
+    params(("node" = String, Path), Removal),
+    responses(
+        (status = 202, body = Removed),
+        (status = 404, body = Problem),
+        (status = 409, description = "It is heard now, and is not removed unless that is forced", body = Problem),
+    )
 )]
 pub(super) async fn remove(
     State(api): State<Arc<Api>>,
     Path(node): Path<String>,
+    Parameters(removal): Parameters<Removal>,
 ) -> Result<(StatusCode, Json<Removed>), Problem> {
     let cluster = member(&api)?;
     let node = node_of(&node)?;
@@ -83,18 +120,22 @@ pub(super) async fn remove(
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
     }
     // Before it is done: then nobody waits for it any more.
+    let held = held_with(&api, node).await?;
+    let alone = held_alone(&api, node).await;
+    // After it was asked, too: by then the connection of one that died just now has ended.
     let standing = standing(&api, Ask::Standing).await?;
     let heard = standing.members.iter().find(|other| other.node == node);
     let connected =
         cluster.transport().statistics().peers.get(&node).is_some_and(|it| it.connected);
     let heard = heard.and_then(|other| heard_of(other, connected, api.node.now()));
-    let held = held_with(&api, node).await?;
+    if heard == Some(Heard::Now) && removal.force != Some(true) {
+        return Err(refused(node));
+    }
     let gone = standing.removed.iter().chain([&node]).copied().map(text_of).collect();
     let bereft = held.bereft(&gone);
-    let alone = held_alone(&api, node).await;
     match api.ask(Ask::Remove(node)).await? {
         Reply::Done => {
-            let warning = warning(node, heard.as_deref(), (&held, &bereft), alone);
+            let warning = warning(node, heard, (&held, &bereft), alone);
             let Held { executions, more } = held;
             let executions = executions.into_keys().collect();
             let removed = Removed { done: true, warning, executions, more, bereft };
@@ -105,15 +146,25 @@ pub(super) async fn remove(
 }
 
 /// How lately a member was heard of, if that is so lately that it may only be cut off.
-fn heard_of(other: &MemberStanding, connected: bool, now: Time) -> Option<String> {
+fn heard_of(other: &MemberStanding, connected: bool, now: Time) -> Option<Heard> {
     // By its heartbeats here, or by somebody who says so in gossip. Both take some seconds to be sure that it
     // is lost, and its connection ends with it.
     if other.reachable || other.state == "alive" {
-        let heard = if connected { "is heard now" } else { "was heard of a moment ago" };
-        return Some(heard.to_owned());
+        return Some(if connected { Heard::Now } else { Heard::JustNow });
     }
     let silent = now.since(other.since?);
-    (silent < HEARD_LATELY).then(|| format!("was heard of {} s ago", silent.as_secs()))
+    (silent < HEARD_LATELY).then_some(Heard::Before(silent))
+}
+
+/// Why a node that is heard is not removed: it would end, and could not come back.
+fn refused(node: NodeId) -> Problem {
+    let detail = format!(
+        "{} is heard now, and a node that is removed never comes back: stop it first (`outlast drain` there has \
+         it hand over what it leads), or say that it is to be removed all the same (`--force`; `?force=true` \
+         of the API)",
+        text_of(node)
+    );
+    Problem::new(StatusCode::CONFLICT, detail)
 }
 
 /// The executions that a node holds together with others, as far as the members that answer know.
@@ -147,7 +198,7 @@ async fn held_alone(api: &Api, node: NodeId) -> u64 {
 /// What whoever has a node removed should know, if there is something.
 fn warning(
     node: NodeId,
-    heard: Option<&str>,
+    heard: Option<Heard>,
     (held, bereft): (&Held, &[String]),
     alone: u64,
 ) -> Option<String> {
@@ -190,7 +241,7 @@ mod tests {
         let told = warning(node, None, (&nothing, &[]), 3).unwrap();
         assert!(told.starts_with("0000000000000007 alone holds 3 executions"), "{told}");
         let held = Held { executions: BTreeMap::from([("a".to_owned(), Vec::new())]), more: true };
-        let told = warning(node, Some("is heard now"), (&held, &["a".to_owned()]), 3).unwrap();
+        let told = warning(node, Some(Heard::Now), (&held, &["a".to_owned()]), 3).unwrap();
         let parts = [
             "holds executions with others",
             "a and more",
@@ -224,6 +275,6 @@ mod tests {
             draining: false,
         };
         let heard = |connected| heard_of(&other, connected, Time::default()).unwrap();
-        assert_eq!([heard(true), heard(false)], ["is heard now", "was heard of a moment ago"]);
+        assert_eq!([heard(true), heard(false)], [Heard::Now, Heard::JustNow]);
     }
 }
