@@ -286,6 +286,31 @@ fn what_was_asked_for_again_on_several_lines_is_judged_once_for_all() {
     assert!(undone(&mut late, open).contains(&Output::Settled));
 }
 
+/// Whoever did not do it allows its undo, and may be gone: only its author knows that the line that counts has
+/// it, too.
+#[test]
+fn what_its_author_did_once_more_on_the_decided_line_is_kept_without_asking() {
+    let mut author = begun(setup(2, 4, 1));
+    elect(&mut author, 4, &[]);
+    let lost = shared(2);
+    advance(&mut author, 0, vec![intended(lost, "shared", true)]);
+    advance(&mut author, 1, vec![done(lost)]);
+    receive(&mut author, 4, state(9, head(&[(4, 9, 5)], 5)));
+    elect(&mut author, 4, &[]);
+    let again = effect(2, author.standing().term.0, 6);
+    advance(&mut author, 5, vec![intended(again, "shared", true)]);
+    advance(&mut author, 6, vec![done(again)]);
+    for gone in [1, 3, 4] {
+        author.step(NOW, Input::Fenced(NodeId(gone)));
+    }
+    let decided = author.standing().head.lineage.clone();
+    let outputs = decide(&mut author, 0, decided);
+    let judged = Change::Judged { verdict: Verdict::Kept, effects: vec![again, lost] };
+    assert!(outputs.contains(&Output::Persist(judged)), "{outputs:?}");
+    assert!(!outputs.iter().any(|it| matches!(it, Output::Undo { .. })), "{outputs:?}");
+    assert!(outputs.contains(&Output::Settled), "{outputs:?}");
+}
+
 /// The state was kept apart when its author came back and asked for something again.
 #[test]
 fn what_was_kept_apart_is_undone_before_what_it_started_from() {
