@@ -350,6 +350,8 @@ pub struct Holders {
     /// Whose word is missing before this node's line can be undone if it is lost, and then before all
     /// can forget it, once a run was decided on.
     pub awaited: Vec<NodeId>,
+    /// Those of them that this node cannot reach now: only these may be lost.
+    pub unreachable: Vec<NodeId>,
 }
 
 /// Everything about one execution but its history.

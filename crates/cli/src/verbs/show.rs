@@ -55,12 +55,12 @@ pub(super) fn describe(execution: &Json) -> String {
             let said = match name {
                 "nodes" => nodes(execution, " "),
                 "leader" => leader(execution),
-                "awaited" => awaited(execution).join(" "),
+                "awaited" => table::texts(execution, "awaited").collect::<Vec<_>>().join(" "),
                 _ => text(name),
             };
             pairs.push((name, said));
             if name == "awaited" {
-                pairs.push(("", waits(&awaited(execution))));
+                pairs.push(("", waits(execution)));
             }
         }
     }
@@ -73,17 +73,21 @@ pub(super) fn describe(execution: &Json) -> String {
     table::pairs(&pairs)
 }
 
-fn awaited(execution: &Json) -> Vec<&str> {
-    table::texts(execution, "awaited").collect()
-}
-
 /// What waits for the word of nodes, and what to do if one of them is lost. A node that undoes what its
-/// line did asks every other one first: any of them may know that it counts.
-fn waits(awaited: &[&str]) -> String {
-    let which = if let [one] = awaited { one } else { "NODE" };
+/// line did asks every other one first: any of them may know that it counts. One that is there answers in a
+/// moment, and is not to be removed.
+fn waits(execution: &Json) -> String {
+    let what = "what was done in runs of it that do not count is undone, and it is forgotten, only once every \
+                node that holds it has answered";
+    let unreachable: Vec<&str> = table::texts(execution, "unreachable").collect();
+    let which = match unreachable.as_slice() {
+        [] => return what.to_owned(),
+        [one] => one,
+        _ => "NODE",
+    };
+    let silent = unreachable.join(" and ");
     format!(
-        "what was done in runs of it that do not count is undone, and it is forgotten, only once every \
-         node that holds it has answered; if one is lost for good: outlast cluster remove {which}"
+        "{what}; {silent} cannot be reached; if one is lost for good: outlast cluster remove {which}"
     )
 }
 
@@ -103,11 +107,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waits_for_a_node_is_told_what_waits_and_what_ends_the_wait() {
-        let shown = describe(&json!({ "phase": "compensating", "awaited": ["c"] }));
+    fn whoever_waits_for_a_node_out_of_reach_is_told_what_waits_and_what_ends_the_wait() {
+        let awaited = |awaited: &[&str], unreachable: &[&str]| {
+            describe(&json!({ "awaited": awaited, "unreachable": unreachable }))
+        };
+        let shown = awaited(&["c"], &["c"]);
         assert!(shown.contains("is undone") && shown.contains("cluster remove c"), "{shown}");
-        let shown = describe(&json!({ "phase": "forgetting", "awaited": ["b", "c"] }));
-        assert!(shown.contains("b c\n") && shown.contains("cluster remove NODE"), "{shown}");
+        let shown = awaited(&["a", "b", "c"], &["c"]);
+        assert!(shown.contains("a b c\n") && shown.contains("cluster remove c"), "{shown}");
+        let shown = awaited(&["b", "c"], &["b", "c"]);
+        assert!(shown.contains("b and c cannot") && shown.contains("remove NODE"), "{shown}");
+    }
+
+    #[test]
+    fn nobody_is_told_to_remove_a_node_that_is_there() {
+        let shown = describe(&json!({ "phase": "forgetting", "awaited": ["c"] }));
+        assert!(shown.contains("has answered") && !shown.contains("remove"), "{shown}");
         assert!(!describe(&json!({ "phase": "forgetting" })).contains("remove"));
     }
 

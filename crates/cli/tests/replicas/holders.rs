@@ -46,7 +46,10 @@ fn a_disk_is_lost_for_good_and_one_run_remains_that_everybody_forgets() {
     assert!(waits, "nobody forgets what a node may still have to undo");
     until("who waits names the one that is lost", || {
         let shown = [0, 1].map(|node| cluster.nodes[node].said(&["show", &execution, "--json"]));
-        shown.iter().all(|shown| shown["awaited"] == json!([lost]))
+        let misses = |shown: &Json| {
+            shown["awaited"] == json!([lost]) && shown["unreachable"] == json!([lost])
+        };
+        shown.iter().all(misses)
     });
     let removed = cluster.nodes[1].command(&["cluster", "remove", &lost]).output().unwrap();
     assert!(removed.status.success(), "{removed:?}");

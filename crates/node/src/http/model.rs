@@ -119,22 +119,29 @@ struct Facts {
     #[serde(skip_serializing_if = "Option::is_none")]
     stalled: Option<String>,
     /// Nodes whose word that node waits for: while it is `compensating`, before it undoes what its line
-    /// did, and then before all can forget that they held it together. One that is lost for good is
-    /// removed from the cluster.
+    /// did, and then before all can forget that they held it together.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     awaited: Vec<String>,
+    /// Those of `awaited` that that node cannot reach now. One that is lost for good is removed from the
+    /// cluster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreachable: Vec<String>,
 }
 
 impl From<engine::Summary> for Facts {
     fn from(summary: engine::Summary) -> Self {
         let holders = summary.holders.as_ref();
-        let nodes = holders.map(|it| it.members.iter().map(node_text).collect());
+        let texts = |of: fn(&engine::Holders) -> &[NodeId]| {
+            let nodes = holders.map_or_else(Default::default, of);
+            nodes.iter().map(node_text).collect::<Vec<_>>()
+        };
         Self {
-            nodes: nodes.unwrap_or_default(),
+            nodes: texts(|it| &it.members),
             leader: holders.and_then(|it| it.leader.as_ref()).map(node_text),
             phase: holders.map(|it| it.phase.word()),
             stalled: holders.and_then(|it| it.standstill.clone()),
-            awaited: holders.map_or_else(Vec::new, |it| it.awaited.iter().map(node_text).collect()),
+            awaited: texts(|it| &it.awaited),
+            unreachable: texts(|it| &it.unreachable),
             execution: summary.execution.to_string(),
             name: summary.name,
             namespace: summary.namespace,

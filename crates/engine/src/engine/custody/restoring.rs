@@ -301,7 +301,9 @@ impl Entry {
         let Some(Custody::Replica(holding)) = &self.custody else { return None };
         let (members, leader) = (holding.terms.members.iter().collect(), holding.replica.leader());
         let (phase, awaited) = (holding.shown_phase(), holding.awaited());
-        Some(Holders { members, leader, phase, standstill: holding.standstill(), awaited })
+        let missed = holding.replica.unreachable().filter(|node| awaited.contains(node));
+        let (unreachable, standstill) = (missed.collect(), holding.standstill());
+        Some(Holders { members, leader, phase, standstill, awaited, unreachable })
     }
 
     /// Whether every node that holds it executes it.
