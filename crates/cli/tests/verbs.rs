@@ -368,12 +368,19 @@ fn what_is_parked_is_listed_and_resolved() {
     assert!(world.ok(&["ps"]).contains("parked"));
     let listed = world.run(&["parked", "--namespace", "test"]);
     assert!(listed.data.contains(effect) && listed.talk.contains("outlast resolve"), "{listed:?}");
+    let [key, node] = ["key", "node"].map(|name| parked["parked"][0][name].as_str().unwrap());
+    assert_eq!((key.len(), node.len()), (32, 16), "{parked}");
+    assert!(world.ok(&["history", id]).contains(key), "it is what the provider received");
+    assert_eq!([&parked["parked"][0]["undo"], &parked["parked"][0]["lost"]], [false, false]);
+    let which = format!("key {key}, made by {node}\n");
+    assert!(listed.data.contains(&which), "{listed:?}");
+    assert!(world.ok(&["show", id]).contains(&which));
     let answer = format!("outlast resolve {id} {effect} done|not-done|");
     assert!(world.ok(&["show", id]).contains(&answer), "{}", world.ok(&["show", id]));
     assert_eq!(world.run(&["resolve", "done"]).code, 2);
     assert_eq!(world.run(&["resolve", id, "perhaps"]).code, 2);
     let resolved = world.ok(&["resolve", id, effect, "done", "--result", r#"{"paid": 5}"#]);
-    assert_eq!(resolved, "1 resolved\n");
+    assert!(resolved.starts_with("1 resolved\n") && resolved.contains(&which), "{resolved}");
     assert_eq!(world.json(&["show", id])["output"]["paid"], 5);
     for nothing in [&["resolve", id, "done"][..], &["resolve", "--all", "retry", "--json"]] {
         let said = world.run(nothing);

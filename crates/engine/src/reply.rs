@@ -60,8 +60,8 @@ pub enum Reply {
     },
     /// Parked effects, in order of execution.
     Parked(Vec<ParkedItem>),
-    /// How many parked effects were resolved.
-    Resolved(usize),
+    /// The parked effects that were resolved.
+    Resolved(Vec<ParkedItem>),
     /// The cluster as this node sees it.
     Standing(Box<ClusterStanding>),
     /// Nothing changed, and why.
@@ -389,6 +389,10 @@ pub struct ParkedItem {
     pub reason: String,
     /// Whether it undoes something.
     pub undo: bool,
+    /// The key by which the provider knows the effect, as `outlast_workflow::Parked` has it.
+    pub key: Option<String>,
+    /// Whether it is of a run that does not count, because another one of the same execution does.
+    pub lost: bool,
     /// What can be said of it: `done`, `not-done`, `retry`, `abandon`.
     pub choices: Vec<String>,
 }

@@ -544,7 +544,10 @@ fn what_is_parked_on_a_lost_line_is_found_by_the_name_of_its_execution() {
     assert_eq!(parked(&mut cluster, 3), 1);
     let filter = ParkedFilter { which: Some(Which::Id(id(1))), ..ParkedFilter::default() };
     let resolution = Resolution::Done(driver::text("b"));
-    assert_eq!(cluster.node(3).ask(Ask::Resolve { filter, resolution }), Reply::Resolved(1));
+    let told = cluster.node(3).ask(Ask::Resolve { filter, resolution });
+    let Reply::Resolved(items) = told else { panic!("{told:?}") };
+    assert_eq!(items.len(), 1);
+    assert!(items[0].lost && items[0].effect.point.author == NodeId(3), "{items:?}");
     assert_eq!(names(&cluster.run_answering(SECOND)), [(3, "undo b")]);
     assert_eq!(parked(&mut cluster, 3), 0);
 }

@@ -272,7 +272,7 @@ fn a_pivot_that_was_under_way_is_parked_after_a_restart_and_resolved_by_a_person
         filter: ParkedFilter::default(),
         resolution: Resolution::Done(text("paid")),
     };
-    assert_eq!(driver.ask(resolve), Reply::Resolved(1));
+    assert_eq!(driver.ask(resolve), Reply::Resolved(items));
     assert_eq!(driver.finish(), ["ship"]);
     assert_eq!(driver.show(id(1)).summary.condition, Condition::Completed);
 }
@@ -292,7 +292,8 @@ fn parked_effects_are_resolved_in_bulk_by_filter() {
     driver.work();
     let filter = ParkedFilter { workflow: Some("flow".to_owned()), ..ParkedFilter::default() };
     let resolution = Resolution::Done(Value::Null);
-    assert_eq!(driver.ask(Ask::Resolve { filter, resolution }), Reply::Resolved(3));
+    let told = driver.ask(Ask::Resolve { filter, resolution });
+    assert!(matches!(&told, Reply::Resolved(items) if items.len() == 3), "{told:?}");
     assert_eq!(driver.engine.counters().parked, 1);
     assert_eq!(driver.engine.counters().live, 1);
 }

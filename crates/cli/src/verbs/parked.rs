@@ -47,21 +47,59 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     } else if items.is_none_or(Vec::is_empty) {
         tell!("nothing is parked");
     } else {
-        let rows: Vec<_> = items.into_iter().flatten().map(row).collect();
-        let headings = ["EXECUTION", "EFFECT", "PLACE", "CHOICES", "REASON"];
-        table::print(&table::columns(&headings, &rows));
+        table::print(&describe(items.map(Vec::as_slice).unwrap_or_default()));
         tell!("say what became of one with `outlast resolve EXECUTION EFFECT CHOICE`");
     }
     Ok(Exit::Completed)
 }
 
-fn row(item: &Json) -> Vec<String> {
-    let choices: Vec<&str> = table::texts(item, "choices").collect();
-    vec![
-        table::text(item, "execution"),
-        table::text(item, "effect"),
-        table::text(item, "place"),
-        choices.join("|"),
-        table::text(item, "reason"),
-    ]
+/// What is parked, for people: what names it in one line, and below it what it is.
+fn describe(items: &[Json]) -> String {
+    let names = |item: &Json| ["execution", "effect", "place"].map(|name| table::text(item, name));
+    let rows: Vec<_> = items.iter().map(|item| names(item).to_vec()).collect();
+    let rows = table::columns(&["EXECUTION", "EFFECT", "PLACE"], &rows);
+    let mut lines: Vec<String> = rows.lines().take(1).map(str::to_owned).collect();
+    for (row, item) in rows.lines().skip(1).zip(items) {
+        let choices: Vec<&str> = table::texts(item, "choices").collect();
+        let (reason, choices) = (table::text(item, "reason"), choices.join("|"));
+        lines.extend([row.to_owned(), format!("  {}", provenance(item)), format!("  {reason}")]);
+        lines.push(format!("  {choices}"));
+    }
+    lines.into_iter().map(|line| line + "\n").collect()
+}
+
+/// Which call of a task it is: by what its provider knows it, whose it is, and whether its run counts.
+pub(super) fn provenance(item: &Json) -> String {
+    let is = |name| item.get(name).and_then(Json::as_bool) == Some(true);
+    let what = if is("undo") { "undo, key" } else { "key" };
+    let run = if is("lost") { ", its run does not count" } else { "" };
+    let (key, node) = (table::text(item, "key"), table::text(item, "node"));
+    format!("{what} {key}, made by {node}{run}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn two_calls_of_one_task_can_be_told_apart() {
+        let item = |key: &str, node: &str, lost: bool| {
+            json!({
+                "execution": "0197a1b2-6c1e-7d3a-8f4b-5a6978877665",
+                "effect": "8200831b0123456789abcdef0101", "place": "/do/0/pay", "key": key.repeat(32),
+                "node": node.repeat(16), "undo": lost, "lost": lost, "reason": "why",
+                "choices": ["done", "not-done", "retry", "abandon"],
+            })
+        };
+        let shown = describe(&[item("1", "a", false), item("2", "b", true)]);
+        let lines: Vec<&str> = shown.lines().map(str::trim).collect();
+        assert_eq!(lines.len(), 9, "{shown}");
+        assert_eq!(lines[2], format!("key {}, made by {}", "1".repeat(32), "a".repeat(16)));
+        assert_eq!(&lines[3..5], ["why", "done|not-done|retry|abandon"]);
+        assert!(lines[6].starts_with("undo, key 2222"), "{shown}");
+        assert!(lines[6].ends_with("bbbb, its run does not count"), "{shown}");
+        assert!(lines.iter().all(|line| line.len() < 98), "{shown}");
+    }
 }

@@ -4,6 +4,7 @@ use anyhow::ensure;
 use outlast_expressions::value;
 use serde_json::{Map, Value as Json, json};
 
+use super::parked::provenance;
 use crate::client::Connection;
 use crate::exit::{Exit, Failure};
 use crate::input;
@@ -60,6 +61,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         table::print_json(&answer);
     } else if 0 < count {
         println!("{count} resolved");
+        let items = answer.get("items").and_then(Json::as_array);
+        for item in items.into_iter().flatten() {
+            println!("  {} of {}", table::text(item, "place"), table::text(item, "execution"));
+            println!("  {}", provenance(item));
+        }
     }
     ensure!(0 < count, "nothing that is parked fits; `outlast parked` lists what there is");
     Ok(Exit::Completed)

@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::parked::provenance;
 use super::ps::nodes;
 use super::resolve::command;
 use crate::client::Connection;
@@ -68,6 +69,7 @@ pub(super) fn describe(execution: &Json) -> String {
     for item in parked.into_iter().flatten() {
         let said = format!("{} at {}", table::text(item, "reason"), table::text(item, "place"));
         pairs.push(("parked", said));
+        pairs.push(("", provenance(item)));
         pairs.push(("", format!("say what became of it: {}", command(item))));
     }
     table::pairs(&pairs)

@@ -32,6 +32,8 @@ impl Engine {
             place: program.task(parked.task).place.pointer.clone(),
             reason: parked.reason,
             undo: parked.undo,
+            key: parked.key,
+            lost: id != execution,
             choices: CHOICES.map(str::to_owned).to_vec(),
         };
         entry.execution().parked().into_iter().map(item).collect()
@@ -91,14 +93,14 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let items = self.parked_with_entries(filter)?;
         if items.is_empty() {
-            step.reply(Some(self.position), caller, Reply::Resolved(0));
+            step.reply(Some(self.position), caller, Reply::Resolved(Vec::new()));
             return Ok(());
         }
-        self.waiters.resolve(caller, items.len());
-        for (entry, item) in items {
+        for (entry, item) in &items {
             let (effect, resolution) = (item.effect, resolution.clone());
-            self.queue(entry, |execution| Work::Resolve { execution, effect, resolution, caller });
+            self.queue(*entry, |execution| Work::Resolve { execution, effect, resolution, caller });
         }
+        self.waiters.resolve(caller, items);
         Ok(())
     }
 
@@ -113,7 +115,7 @@ impl Engine {
         let event = Event::Resolved { effect, resolution };
         let changed = self.advance(step, execution, event, Cause::default());
         let position = changed.then_some(self.position);
-        if let Some(all) = self.waiters.resolved(caller, position) {
+        if let Some(all) = self.waiters.resolved(caller, (execution, effect), position) {
             step.reply(all.position, caller, Reply::Resolved(all.resolved));
         }
     }

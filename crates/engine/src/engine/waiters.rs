@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use outlast_lineage::ExecutionId;
+use outlast_lineage::{EffectId, ExecutionId};
 
-use crate::{Caller, Position};
+use crate::{Caller, ParkedItem, Position};
 
 /// Callers that have been asked to wait. Forgotten by a restart, as the callers are.
 #[derive(Debug, Default)]
@@ -17,10 +17,10 @@ pub(super) struct Waiters {
 /// A request to resolve several effects, under way.
 #[derive(Debug)]
 pub(super) struct Resolving {
-    /// Effects still to be resolved.
-    pub(super) left: usize,
+    /// Effects still to be resolved, each of an entry.
+    left: BTreeMap<(ExecutionId, EffectId), ParkedItem>,
     /// Effects that were resolved.
-    pub(super) resolved: usize,
+    pub(super) resolved: Vec<ParkedItem>,
     /// The record of the last one.
     pub(super) position: Option<Position>,
 }
@@ -58,21 +58,23 @@ impl Waiters {
         callers
     }
 
-    /// The caller waits until this many effects are resolved.
-    pub(super) fn resolve(&mut self, caller: Caller, left: usize) {
-        self.resolving.insert(caller, Resolving { left, resolved: 0, position: None });
+    /// The caller waits until these effects of entries are resolved.
+    pub(super) fn resolve(&mut self, caller: Caller, items: Vec<(ExecutionId, ParkedItem)>) {
+        let left = items.into_iter().map(|(entry, item)| ((entry, item.effect), item)).collect();
+        self.resolving.insert(caller, Resolving { left, resolved: Vec::new(), position: None });
     }
 
     /// One more effect was looked at; gives the whole request back if it was the last.
     pub(super) fn resolved(
         &mut self,
         caller: Caller,
+        effect: (ExecutionId, EffectId),
         position: Option<Position>,
     ) -> Option<Resolving> {
         let resolving = self.resolving.get_mut(&caller)?;
-        resolving.left -= 1;
-        resolving.resolved += usize::from(position.is_some());
+        let item = resolving.left.remove(&effect);
+        resolving.resolved.extend(item.filter(|_| position.is_some()));
         resolving.position = position.or(resolving.position);
-        if resolving.left > 0 { None } else { self.resolving.remove(&caller) }
+        if resolving.left.is_empty() { self.resolving.remove(&caller) } else { None }
     }
 }

@@ -250,6 +250,17 @@ pub(super) struct ParkedItem {
     effect: String,
     /// JSON pointer to the task in the definition.
     place: String,
+    /// The operation key by which its provider knows it: the one that it received with the call, or, if an undo
+    /// waits, was told as that of the call to undo (`Outlast-Undoes`); that of the undo, if it undoes no single
+    /// call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// The node that made the call.
+    node: String,
+    /// Whether its undo waits, and not the call itself.
+    undo: bool,
+    /// Whether it was done in a run that does not count, because another one of the same execution does.
+    lost: bool,
     reason: String,
     /// What can be said of it.
     choices: Vec<String>,
@@ -261,6 +272,10 @@ impl From<engine::ParkedItem> for ParkedItem {
             execution: item.execution.to_string(),
             effect: effect_text(&item.effect),
             place: item.place,
+            key: item.key,
+            node: node_text(&item.effect.point.author),
+            undo: item.undo,
+            lost: item.lost,
             reason: item.reason,
             choices: item.choices,
         }
@@ -283,10 +298,13 @@ pub(super) struct Backup {
     pub(super) backup: String,
 }
 
-/// How many parked effects were resolved.
+/// Parked effects were resolved.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Resolved {
+    /// How many.
     pub(super) resolved: usize,
+    /// Which, as they were parked.
+    pub(super) items: Vec<ParkedItem>,
 }
 
 /// It is recorded and will be done.

@@ -98,7 +98,10 @@ pub(super) async fn resolve(
     let filter = selection.filter()?;
     let resolution = resolution(body.text("resolution")?.as_deref(), body.get("result"))?;
     match api.ask(Ask::Resolve { filter, resolution }).await? {
-        Reply::Resolved(resolved) => Ok(Json(model::Resolved { resolved })),
+        Reply::Resolved(items) => {
+            let items: Vec<_> = items.into_iter().map(Into::into).collect();
+            Ok(Json(model::Resolved { resolved: items.len(), items }))
+        }
         other => Err(Problem::unexpected(&other)),
     }
 }

@@ -37,6 +37,9 @@ pub struct Parked {
     pub reason: String,
     /// Whether it is an undo.
     pub undo: bool,
+    /// The key by which the provider knows the effect: the one it was given, or, of an undo, told as that of
+    /// the call that it undoes.
+    pub key: Option<String>,
 }
 
 /// How far a line that was given up has come with undoing what it did.
@@ -171,7 +174,22 @@ impl Execution {
 
     /// Everything that waits for a person.
     pub fn parked(&self) -> Vec<Parked> {
-        self.branches.values().filter_map(parked_in).collect()
+        self.branches.values().filter_map(|branch| self.parked_in(branch)).collect()
+    }
+
+    fn parked_in(&self, branch: &Branch) -> Option<Parked> {
+        let frame = branch.top()?;
+        let Activity::Parked { effect, reason, resume } = &frame.activity else { return None };
+        // A call that undoes goes by the name of what it undoes, and has another key.
+        let own = resume.unanswered().filter(|calling| calling.request.effect == *effect);
+        let key = own.map(|calling| calling.request.key_text());
+        Some(Parked {
+            effect: *effect,
+            task: frame.task,
+            reason: reason.clone(),
+            undo: matches!(**resume, Activity::Undoing(_)) || branch.undo().is_some(),
+            key: key.or_else(|| Some(self.ledger.get(effect)?.key.to_string())),
+        })
     }
 
     /// The calls that people are to find out about.
@@ -338,17 +356,6 @@ impl Execution {
         }
         names.0
     }
-}
-
-fn parked_in(branch: &Branch) -> Option<Parked> {
-    let frame = branch.top()?;
-    let Activity::Parked { effect, reason, resume } = &frame.activity else { return None };
-    Some(Parked {
-        effect: *effect,
-        task: frame.task,
-        reason: reason.clone(),
-        undo: matches!(**resume, Activity::Undoing(_)) || branch.undo().is_some(),
-    })
 }
 
 fn waits_for(branch: &Branch, answer: Ticket) -> bool {

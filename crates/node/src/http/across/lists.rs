@@ -57,7 +57,7 @@ pub(super) async fn answer(relay: &Relay, whole: Whole, next: Next) -> Result<Re
         "/v1/executions" => executions(parts, limit_of(&whole)),
         "/v1/definitions" => definitions(parts),
         "/v1/parked" => parked(parts),
-        _ => resolved(&parts),
+        _ => resolved(parts),
     };
     if !silent.is_empty() {
         merged.insert("unanswered".to_owned(), json!(silent));
@@ -168,9 +168,16 @@ fn parked(parts: Vec<(NodeId, Json)>) -> Map<String, Json> {
     Map::from_iter([("parked".to_owned(), json!(items))])
 }
 
-fn resolved(parts: &[(NodeId, Json)]) -> Map<String, Json> {
-    let counts = parts.iter().filter_map(|(_, part)| part.get("resolved").and_then(Json::as_u64));
-    Map::from_iter([("resolved".to_owned(), json!(counts.sum::<u64>()))])
+/// How much was resolved, and what, as far as it is told.
+fn resolved(parts: Vec<(NodeId, Json)>) -> Map<String, Json> {
+    let (mut count, mut all) = (0, Vec::new());
+    for (_, mut part) in parts {
+        count += part.get("resolved").and_then(Json::as_u64).unwrap_or(0);
+        if let Some(Json::Array(items)) = part.get_mut("items").map(Json::take) {
+            all.extend(items);
+        }
+    }
+    Map::from_iter([("resolved".to_owned(), json!(count)), ("items".to_owned(), json!(all))])
 }
 
 fn text<'a>(line: &'a Json, name: &str) -> &'a str {
@@ -220,6 +227,15 @@ mod tests {
         assert_eq!(list["executions"][0]["nodes"], json!([text_of(ONE), text_of(TWO)]));
         let list = executions(vec![(ONE, one), (TWO, two)], 1);
         assert_eq!((ids(&list), &list["next"]), (vec!["a"], &json!("a")));
+    }
+
+    #[test]
+    fn what_several_nodes_resolved_is_told_together() {
+        let of = |place: &str| json!({ "resolved": 1, "items": [{ "place": place }] });
+        let nothing = json!({ "resolved": 0, "items": [] });
+        let told = resolved(vec![(ONE, of("/a")), (TWO, of("/b")), (NodeId(3), nothing)]);
+        let items = json!([{ "place": "/a" }, { "place": "/b" }]);
+        assert_eq!(Json::Object(told), json!({ "resolved": 2, "items": items }));
     }
 
     #[test]
