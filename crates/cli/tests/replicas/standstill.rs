@@ -182,6 +182,7 @@ fn a_change_without_a_majority_is_not_said_to_be_done_for_good() {
         last.ask("POST", &format!("/v1/executions/{followed}/suspend"), &serde_json::json!({}));
     let detail = said["detail"].as_str().unwrap_or_default();
     assert!(status == 503 && detail.contains("nobody leads the execution"), "{said}");
+    assert_eq!(said["type"], "urn:outlast:problem:leaderless", "nothing is wrong with the node");
     assert!(lost.iter().all(|node| detail.contains(node)), "{said}");
     assert!(detail.contains("outlast cluster status"), "{said}");
 }

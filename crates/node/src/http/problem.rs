@@ -69,6 +69,12 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// Nobody leads the execution that is to be changed: nothing is wrong with this node.
+    pub(super) fn leaderless(detail: impl Into<String>) -> Self {
+        let (kind, title) = ("urn:outlast:problem:leaderless", "Nobody leads the execution");
+        Self { kind, title, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
     /// The engine answered something else than was asked.
     pub(super) fn unexpected(reply: &Reply) -> Self {
         tracing::error!(?reply, "a reply that was not asked for");

@@ -217,8 +217,7 @@ async fn change(
         }
         if deadline <= Instant::now() {
             let silent = cluster::missed(api).await?.silent;
-            let detail = leaderless(standstill.as_deref(), &silent);
-            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+            return Err(Problem::leaderless(leaderless(standstill.as_deref(), &silent)));
         }
         tokio::time::sleep(LEADER_PAUSE).await;
     }
