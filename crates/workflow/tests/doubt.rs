@@ -140,6 +140,23 @@ fn lose_answer(world: &mut World, name: &str) {
     world.happen(Event::Answered { ticket, answer: Answer::Unknown(fault) });
 }
 
+/// Only a death of its node asks again by itself: otherwise it is for the document, or a person, to say.
+#[test]
+fn a_lost_answer_fails_its_task_and_whoever_tries_it_again_asks_with_the_same_key() {
+    let key_of = |world: &World| world.call_of("a").map(|(_, request)| request.key);
+    let mut world = start(Invoke("a"), OnFault::Leave);
+    let key = key_of(&world).expect("it is called at once");
+    world.restart();
+    assert_eq!(key_of(&world), Some(key), "its node died");
+    lose_answer(&mut world, "a");
+    assert!(matches!(world.ended.take(), Some(Outcome::Faulted(_))));
+    assert_eq!(key_of(&world), None);
+    world.happen(Event::RetryRequested);
+    assert_eq!(key_of(&world), Some(key), "a person has it tried again");
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+    assert_eq!(world.done(), ["a"]);
+}
+
 /// It came after what the attempt is rolled back for, so it goes first.
 #[test]
 fn a_call_of_a_failed_attempt_is_undone_before_what_came_before_it() {
