@@ -239,6 +239,16 @@ fn whoever_starts_what_falls_to_drained_nodes_alone_is_told_who_they_are() {
         let names = told.contains(&second.id) && told.contains(&third.id);
         assert!(told.contains("Draining are") && names, "{told}");
     }
+
+    // Without an id it may fall to any node; now there is none.
+    let drained = first.ask("POST", "/v1/cluster/drain", &json!({ "drain": true }));
+    assert_eq!(drained.0, 200, "{drained:?}");
+    until("whoever starts without an id is told who drains", || {
+        let started = second.command(&["start"]).arg(&flow).output().unwrap();
+        let told = String::from_utf8_lossy(&started.stderr).into_owned();
+        assert!(!started.status.success(), "{told}");
+        told.contains("Draining are") && cluster.nodes.iter().all(|node| told.contains(&node.id))
+    });
 }
 
 /// Somebody who is silent is waited for before whoever leads is asked; the leader dies meanwhile.

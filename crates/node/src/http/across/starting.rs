@@ -66,7 +66,8 @@ pub(super) async fn answer(
                 tokio::time::sleep(PAUSE).await;
             }
             _ if is_others => return Err(nobody_starts(&instead)),
-            _ => return Ok(here),
+            _ if here.status() != StatusCode::SERVICE_UNAVAILABLE => return Ok(here),
+            _ => return everybody_drains(api, relay).await?.map_or(Ok(here), Err),
         }
     }
 }
@@ -135,13 +136,38 @@ async fn all_drain(
     Ok(all.then(|| taken_by_none(named)))
 }
 
+/// Whether every node that can be reached, this one among them, takes no new work: then there is none to ask.
+async fn everybody_drains(api: &Api, relay: &Relay) -> Result<Option<Problem>, Problem> {
+    let Reply::Standing(standing) = api.node.ask(Ask::Standing).await? else { return Ok(None) };
+    let mut there = standing.members.iter().filter(|other| other.reachable);
+    if !standing.draining || !there.clone().all(|other| other.draining) || there.next().is_none() {
+        return Ok(None);
+    }
+    let others = standing.members.iter().filter(|other| other.draining).map(|other| other.node);
+    let draining: Vec<NodeId> = [relay.node()].into_iter().chain(others).collect();
+    Ok(Some(taken_nowhere(&draining)))
+}
+
+/// What takes part again, of nodes that hand over their work.
+const TAKES_PART_AGAIN: &str =
+    "when one of them takes part again (`outlast drain --undo`, or when it was started anew)";
+
+fn taken_nowhere(draining: &[NodeId]) -> Problem {
+    let nodes: Vec<String> = draining.iter().copied().map(text_of).collect();
+    let detail = format!(
+        "all nodes that can be reached hand over their work and take no more; nothing was started. Draining are {}: \
+         ask again {TAKES_PART_AGAIN}",
+        nodes.join(", ")
+    );
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+}
+
 fn taken_by_none(draining: &[NodeId]) -> Problem {
     let nodes: Vec<String> = draining.iter().copied().map(text_of).collect();
     let detail = format!(
         "those of the nodes that are to hold the execution which can be reached hand over their work and take no \
-         more; nothing was started, and no other node can. Draining are {}: ask again when one of them takes part \
-         again (`outlast drain --undo`, or when it was started anew), or start it without an id and name, so that \
-         it falls to others",
+         more; nothing was started, and no other node can. Draining are {}: ask again {TAKES_PART_AGAIN}, or start \
+         it without an id and name, so that it falls to others",
         nodes.join(", ")
     );
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
