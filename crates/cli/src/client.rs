@@ -18,6 +18,9 @@ const DEFAULT_NODE: &str = "http://127.0.0.1:7180";
 /// How long a connection may take to stand; a node that is there answers at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How the cause begins if what answers does not speak HTTP.
+const NO_HTTP: &str = "invalid HTTP";
+
 /// Which node, and who asks.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Connection {
@@ -201,6 +204,13 @@ impl Client {
     fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
         let node = &self.node;
         let root = root_cause(error);
+        // Something speaks there, and no HTTP: it was no node's API from the start.
+        if !error.is_connect() && !error.is_timeout() && !root.starts_with(NO_HTTP) {
+            return anyhow!(
+                "the connection to {node} broke before there was an answer ({root})\n  whether it was done is not \
+                 known: look, or ask again"
+            );
+        }
         anyhow!("no node answers at {node} ({root})\n  {}", advice_on(&root))
     }
 
@@ -273,8 +283,8 @@ fn can_be_shown(token: &str) -> bool {
 
 /// What to do when no node answers, by the cause.
 fn advice_on(cause: &str) -> &'static str {
-    // Something speaks there, and no HTTP: nodes speak TLS to each other.
-    if cause.starts_with("invalid HTTP") {
+    // Nodes speak TLS to each other.
+    if cause.starts_with(NO_HTTP) {
         "what listens there may be the port of a node for other nodes (`--cluster-listen`); say where its API is \
          (`--listen`) with --node URL or OUTLAST_NODE"
     } else {
@@ -328,6 +338,10 @@ pub(crate) fn token_in(directory: &Path) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+    use std::net::TcpListener;
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -340,6 +354,27 @@ mod tests {
     fn whoever_asks_at_the_port_for_other_nodes_is_told_so() {
         assert!(advice_on("invalid HTTP version parsed").contains("--cluster-listen"));
         assert!(advice_on("Connection refused (os error 111)").starts_with("start one with"));
+    }
+
+    #[test]
+    fn a_connection_that_breaks_is_told_from_a_node_that_is_not_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let node = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = [0; 16];
+            stream.read_exact(&mut asked).unwrap();
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let client = Client::at(address).unwrap();
+        let told =
+            || runtime.block_on(client.get(&["v1", "cluster"], &[])).unwrap_err().to_string();
+        let broken = told();
+        node.join().unwrap();
+        assert!(broken.contains("broke before there was an answer"), "{broken}");
+        assert!(!broken.contains("start one"), "{broken}");
+        let gone = told();
+        assert!(gone.starts_with("no node answers") && gone.contains("start one"), "{gone}");
     }
 
     #[test]
