@@ -265,6 +265,8 @@ fn lists_and_details_are_readable() {
     id-1--------------------------------  test/listen:1.0.0  waiting    0000-00-00T00:00:00Z  -
     ");
     assert_eq!(world.json(&["ps", "--status", "waiting"])["executions"][0]["execution"], two);
+    let none = world.run(&["ps", "--limit", "0"]);
+    assert!(none.code == 2 && none.talk.contains("a whole number from 1 on"), "{none:?}");
     assert_eq!(world.json(&["ps", "--limit", "1"])["executions"].as_array().unwrap().len(), 1);
     assert_eq!(world.run(&["ps", "--status", "asleep"]).code, 2);
     insta::assert_snapshot!(settled(&world.ok(&["show", one]), &[one]), @r#"

@@ -251,10 +251,7 @@ async fn hear_answers(node: &NodeHandle, patience: Duration) -> anyhow::Result<(
         && Instant::now() < deadline
     {
         if !told {
-            let (calls, seconds) = (standing.hearing, patience.as_secs());
-            tell!(
-                "waits up to {seconds} s for the answers to calls of {calls} executions that must not be made twice"
-            );
+            tell!("{}", what_it_waits_for(standing.hearing, patience.as_secs()));
         }
         told = true;
         tokio::select! {
@@ -263,6 +260,13 @@ async fn hear_answers(node: &NodeHandle, patience: Duration) -> anyhow::Result<(
         }
     }
     Ok(())
+}
+
+fn what_it_waits_for(hearing: u64, seconds: u64) -> String {
+    let executions = if hearing == 1 { "execution" } else { "executions" };
+    format!(
+        "waits up to {seconds} s for the answers to calls of {hearing} {executions} that must not be made twice"
+    )
 }
 
 /// Makes a token if there is none. It is shown this once, to whoever sits at a terminal: in a log it
@@ -284,6 +288,12 @@ fn ensure_token(directory: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_execution_that_is_waited_for_is_not_said_to_be_several() {
+        assert!(what_it_waits_for(1, 30).contains("calls of 1 execution that"));
+        assert!(what_it_waits_for(2, 30).contains("calls of 2 executions that"));
+    }
 
     #[test]
     fn a_quota_is_of_a_namespace_or_of_all() {

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NODE")]
     holder: Option<String>,
     /// At most this many: those with the lowest ids
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count)]
     limit: Option<NonZeroUsize>,
     #[command(flatten)]
     connection: Connection,
@@ -66,6 +66,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         table::print(&table::columns(&headings, &rows));
     }
     Ok(Exit::Completed)
+}
+
+fn count(text: &str) -> Result<NonZeroUsize, &'static str> {
+    text.parse().map_err(|_| "expected a whole number from 1 on")
 }
 
 /// Whoever asked for some of them is not told that there are none.
