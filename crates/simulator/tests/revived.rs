@@ -51,6 +51,35 @@ do:
           - b: { call: http, with: { method: post, endpoint: 'http://w.example/fail/b' } }
 ";
 
+/// Runs as part of it a workflow whose call takes longer than that part may, and whose provider knows no keys.
+const HURRIED: &str = "
+document: { dsl: '1.0.3', namespace: t, name: flow, version: '1.0.0' }
+do:
+  - part:
+      run: { workflow: { namespace: t, name: part, version: '1.0.0', input: {} } }
+      timeout: { after: { milliseconds: 20 } }
+";
+const PART: &str = "
+document:
+  dsl: '1.0.3'
+  namespace: t
+  name: part
+  version: '1.0.0'
+  metadata: { outlast: { version: '1.0', onFault: compensate } }
+use:
+  functions:
+    undo: { call: http, with: { method: post, endpoint: 'http://w.example/undo/work', body: '${ . }' } }
+do:
+  - a:
+      call: http
+      with: { method: post, endpoint: 'http://w.example/ok/a' }
+      metadata:
+        outlast:
+          class: compensatable
+          idempotency: { none: true }
+          compensation: { use: undo, capture: '${ { receipt: .receipt } }' }
+";
+
 /// Some worlds with a flow, in every way in which three nodes can hold it; says how often people came back to it.
 fn check(text: &str, others: &[&str], faults: &[FaultKind], seeds: std::ops::Range<u64>) -> u64 {
     let mut revived = 0;
@@ -89,4 +118,9 @@ fn what_is_started_after_the_end_starts() {
 #[test]
 fn what_was_under_way_at_the_end_is_undone_or_asked_about() {
     assert!(0 < check(SIBLING, &[], &[], 7_006_000..7_006_020));
+}
+
+#[test]
+fn a_part_that_is_run_again_has_calls_of_its_own() {
+    assert!(0 < check(HURRIED, &[PART], &[], 7_008_000..7_008_100));
 }

@@ -5,13 +5,14 @@ mod kit;
 
 use std::sync::Arc;
 
-use kit::build::{Node, Step, bare_program, expression, program, program_with, task};
+use kit::build::{Node, Step, bare_program, call, expression, program, program_with, task};
 use kit::world::World;
 use outlast_expressions::value;
 use outlast_lineage::{Digest, Time};
 use outlast_workflow::program::bundle::link;
 use outlast_workflow::program::{
-    EventFilter, EventStrategy, Kind, ListenEach, OnFault, ReadMode, Template, Transform, Until,
+    EventFilter, EventStrategy, Idempotency, Kind, ListenEach, OnFault, ReadMode, Template,
+    Transform, Until,
 };
 use outlast_workflow::{
     Answer, Command, Event, Fault, FaultKind, Outcome, Program, Request, Ticket,
@@ -120,8 +121,8 @@ fn branches_that_took_too_long_are_run_again_and_what_they_did_is_not_done_twice
             assert!(matches!(world.ended.take(), Some(Outcome::Faulted(_))), "{flow:?}");
             world.happen(Event::RetryRequested);
             until_called(&mut world, "a");
-            let (_, again) = world.call_of("a").expect("it is called again");
-            assert_eq!(again.key, first.key);
+            let again: Vec<_> = world.calls().iter().map(|(_, request)| request.key).collect();
+            assert!(again.contains(&first.key), "{flow:?}: {again:?}");
             assert!(matches!(world.run(), Outcome::Completed(_) | Outcome::Faulted(_)));
             let twice = |name: &str| {
                 let mut keys: Vec<_> =
@@ -148,6 +149,41 @@ fn fire_deadline(world: &mut World, after: i64) {
     world.now = at;
     world.open.remove(&ticket);
     world.happen(Event::TimerFired(ticket));
+}
+
+#[test]
+fn what_is_run_again_has_other_tickets_and_other_effects() {
+    let once = || {
+        let mut once = call("a");
+        once.traits.idempotency = Some(Idempotency { key: None, header: None, none: true });
+        Task(Box::new(once))
+    };
+    let branches = [
+        Fork(vec![once(), Wait(LONG)]),
+        Compete(vec![once(), Wait(LONG)]),
+        Fork(vec![Fork(vec![once()]), Wait(LONG)]),
+        Loop(3, 2, Box::new(once())),
+        Graph(vec![Step::new(once())], vec![]),
+    ];
+    for flow in branches.into_iter().flat_map(|branches| places(limited(10, branches))) {
+        let mut world = start(flow.clone());
+        let mut unheard: Vec<(Ticket, Request)> = Vec::new();
+        for _ in 0..3 {
+            until_called(&mut world, "a");
+            let now = world.calls();
+            for (ticket, request) in &now {
+                let is_known = |(other, known): &(Ticket, Request)| {
+                    other == ticket || known.effect == request.effect || known.key == request.key
+                };
+                assert!(!unheard.iter().any(is_known), "{flow:?}: {unheard:?}, {now:?}");
+            }
+            unheard.extend(now);
+            world.open.retain(|_, command| !matches!(command, Command::Call { .. }));
+            assert!(world.next_timer());
+            assert!(matches!(world.ended.take(), Some(Outcome::Faulted(_))), "{flow:?}");
+            world.happen(Event::RetryRequested);
+        }
+    }
 }
 
 #[test]

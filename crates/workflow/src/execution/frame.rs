@@ -337,6 +337,15 @@ impl Activity {
             _ => None,
         }
     }
+
+    /// Where the branches come together that it has forked.
+    pub(crate) const fn join(&self) -> Option<JoinId> {
+        match self {
+            Self::Gather(join) | Self::Scatter { join, .. } => Some(*join),
+            Self::Compensating(compensating) => compensating.parts,
+            _ => None,
+        }
+    }
 }
 
 /// What is done with one item of `listen.foreach`.

@@ -444,7 +444,7 @@ impl Machine<'_> {
         let around = path.inside(TaskId(join.0.number), u64::MAX - 2);
         for (slot, list) in lists.into_iter().enumerate() {
             let (slot, data) = (slot as u32, branch.data().clone());
-            let mut part = self.new_branch_at(branch, around, slot, data, variables.clone());
+            let mut part = self.new_branch_at(branch, around, join, slot, data, variables.clone());
             self.push_compensation(&mut part, list, on_failure);
             self.wake(part);
         }

@@ -50,8 +50,9 @@ impl Machine<'_> {
         data: Datum,
         variables: Vec<(String, Datum)>,
     ) -> Branch {
-        let around = branch.top().expect("a task forks").path;
-        self.new_branch_at(branch, around, slot, data, variables)
+        let frame = branch.top().expect("a task forks");
+        let join = frame.activity.join().expect("a task forks into a join");
+        self.new_branch_at(branch, frame.path, join, slot, data, variables)
     }
 
     /// The same with a place of its own, for a task that forks more than once.
@@ -59,12 +60,13 @@ impl Machine<'_> {
         &mut self,
         branch: &Branch,
         around: Path,
+        join: JoinId,
         slot: u32,
         data: Datum,
         variables: Vec<(String, Datum)>,
     ) -> Branch {
         let incarnation = self.incarnation(branch);
-        let id = branch_id(around, self.attempt(branch), slot);
+        let id = branch_id(join, slot);
         let plan = PlanId(Ticket { branch: id, number: 0 });
         let birth = Birth {
             id,
@@ -341,9 +343,11 @@ impl Machine<'_> {
     }
 }
 
-/// The id of the branch in a slot: derived, so that every copy gives it the same one.
-pub(super) fn branch_id(around: Path, attempt: u64, slot: u32) -> BranchId {
-    let digest = Digester::new("branch").number(around.0).number(attempt);
+/// The id of the branch in a slot: derived, so that every copy gives it the same one. A task that is begun
+/// again has another join, and so other branches, though what these ask for keeps its keys: what is still on
+/// its way to one that was stopped must find nobody.
+pub(super) fn branch_id(join: JoinId, slot: u32) -> BranchId {
+    let digest = Digester::new("branch").number(join.0.branch.0).number(u64::from(join.0.number));
     BranchId(digest.number(u64::from(slot)).finish().short().max(1))
 }
 

@@ -88,8 +88,7 @@ impl Machine<'_> {
         graph: &Graph,
         index: u32,
     ) -> Result<Readiness, Fault> {
-        let around = branch.top().expect("a graph has a frame").path;
-        let child = branch_id(around, self.attempt(branch), index);
+        let child = branch_id(join, index);
         let slots = &self.execution.joins[&join];
         if slots.slot(index).is_some() || self.execution.branches.contains_key(&child) {
             return Ok(Readiness::Past);

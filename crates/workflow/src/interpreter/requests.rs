@@ -76,9 +76,9 @@ impl<'a> Machine<'a> {
         }
         let idempotency = self.trait_of(branch, |task| task.traits.idempotency.as_ref());
         if idempotency.is_some_and(|idempotency| idempotency.none) {
-            // It is asked once for each effect: its key says which of several lines asked.
+            // It is asked once for each effect: its key says which of several lines asked, and when.
             let Point { author, epoch, number } = effect.point;
-            place = place.number(author.0).number(epoch.0).number(number);
+            place = place.number(author.0).number(epoch.0).number(number).number(effect.branch.0);
         }
         OperationKey::new(self.execution.id, &place.finish(), request)
     }
@@ -145,16 +145,6 @@ impl<'a> Machine<'a> {
         let parent = |branch: &Branch| self.execution.branches.get(&branch.birth.parent?);
         let around = std::iter::successors(parent(branch), |branch| parent(branch));
         asked_after(branch).or_else(|| around.into_iter().find_map(asked_after)).unwrap_or(latest)
-    }
-
-    /// A number that differs between all attempts, for the branches forked in each. An undo keeps its
-    /// keys when it is tried again, but not its branches: what is still on its way to one that was
-    /// stopped must find nobody.
-    pub(super) fn attempt(&self, branch: &Branch) -> u64 {
-        match branch.undo() {
-            Some(_) => counted(branch.id().0, branch.frames(), retries),
-            None => self.incarnation(branch),
-        }
     }
 
     /// The request of an earlier attempt at this place of which it is not known what became.

@@ -12,8 +12,8 @@ use super::parts::leave_part;
 use super::portions::without_halves;
 use super::{Machine, Turn};
 use crate::execution::{
-    Activity, Birth, Branch, Failure, Frame, Nested, Path, Plan, PlanEntry, PlanId, Surroundings,
-    TryStage, has_happened,
+    Activity, Birth, Branch, Failure, Frame, JoinId, Nested, Path, Plan, PlanEntry, PlanId,
+    Surroundings, TryStage, has_happened,
 };
 use crate::program::{Kind, Undo};
 use crate::{Command, Fault, Happening, TaskId, Ticket};
@@ -394,9 +394,9 @@ impl Machine<'_> {
         if entries.is_empty() {
             return;
         }
-        let number = beside.ticket().number;
-        let path = Path(beside.birth.path.0).inside(TaskId(number), u64::MAX - 1);
-        let id = branch_id(path, self.attempt(beside), number);
+        let ticket = beside.ticket();
+        let path = Path(beside.birth.path.0).inside(TaskId(ticket.number), u64::MAX - 1);
+        let id = branch_id(JoinId(ticket), 0);
         let plan = PlanId(Ticket { branch: id, number: 0 });
         let birth = Birth {
             id,
