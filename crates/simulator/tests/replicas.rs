@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use flows::{Tasks, plan};
 use outlast_engine::{Phase, Strategy, Survival};
+use outlast_expressions::value;
+use outlast_languages::openworkflow;
 use outlast_lineage::ExecutionId;
 use outlast_simulator::checkers::Expectation;
 use outlast_simulator::{
-    Act, Fault, Latency, Machine, Plan, Situation, StartPlan, Workload, World, WorldOptions,
-    checkers,
+    Act, Fault, FaultKind, Latency, Machine, Plan, Situation, StartPlan, Swarm, Wanted, Workload,
+    World, WorldOptions, checkers,
 };
 use outlast_workflow::TaskId;
 use outlast_workflow::program::OnFault;
@@ -234,4 +236,48 @@ fn a_primary_without_a_majority_pauses_for_its_budget_and_says_so() {
     assert!(world.situations.count(Situation::BudgetPause) > 0);
     world.run();
     assert_eq!(checkers::everything_that_always_holds(&world), Ok(()), "{}", world.trace);
+}
+
+/// What it handles a failure with takes longer than it may while it is held back.
+const HELD_BACK_TOO_LONG: &str = "
+document: { dsl: '1.0.3', namespace: h, name: flow, version: '1.0.0' }
+use:
+  functions:
+    undo: { call: http, with: { method: post, endpoint: 'http://w.example/undo/work', body: '${ . }' } }
+do:
+  - y:
+      try:
+        - a:
+            call: http
+            with: { method: post, endpoint: 'http://w.example/ok/a' }
+            timeout: { after: { milliseconds: 200 } }
+            metadata: { outlast: { class: retriable } }
+      catch:
+        do:
+          - b:
+              call: http
+              with: { method: post, endpoint: 'http://w.example/ok/b' }
+              timeout: { after: { milliseconds: 20 } }
+              metadata:
+                outlast:
+                  class: compensatable
+                  compensation: { use: undo, capture: '${ { receipt: .receipt } }' }
+";
+
+#[test]
+fn what_took_too_long_while_it_was_held_back_is_not_made_in_order_to_undo_it() {
+    let program = openworkflow::compile(HELD_BACK_TOO_LONG).unwrap();
+    let flow = Workload::new(program, HELD_BACK_TOO_LONG, value::object([]));
+    let wanted = Wanted {
+        nodes: Some(3),
+        strategy: Some(Strategy::Passive),
+        kinds: Some(vec![FaultKind::Isolate]),
+        service_latency: Some(Latency::Uniform(1_000, 5_000)),
+        ..Wanted::default()
+    };
+    let mut swarm = Swarm::new(wanted, vec![flow]);
+    for seed in 0..40 {
+        let verdict = swarm.run(&swarm.scenario(seed));
+        assert_eq!(verdict.finding, None, "seed {seed}");
+    }
 }

@@ -11,7 +11,7 @@ use outlast_expressions::value;
 use outlast_lineage::{EffectId, OperationKey};
 use outlast_workflow::program::{OnFault, Template};
 use outlast_workflow::{
-    Answer, Command, EffectNote, Event, Outcome, Resolution, Status, Withdrawal,
+    Answer, Command, EffectNote, Event, Fault, FaultKind, Outcome, Resolution, Status, Withdrawal,
 };
 use proptest::prelude::*;
 
@@ -357,11 +357,40 @@ fn a_late_failure_owes_nothing() {
     let (mut world, a, b) = half_way();
     world.happen(Event::LineLost);
     let ticket = *world.open.keys().next().expect("b is being called");
-    let fault = outlast_workflow::Fault::new(outlast_workflow::FaultKind::Runtime, "no", "no");
+    let fault = Fault::new(FaultKind::Runtime, "no", "no");
     world.happen(Event::Answered { ticket, answer: Answer::Failed(fault) });
     assert_eq!(world.effects.last(), Some(&EffectNote::Gone { effect: b }));
     world.happen(Event::Withdrawn { undo: BTreeSet::from([a, b]) });
     assert_eq!(withdrawal(&world).owed, [a]);
+}
+
+#[test]
+fn a_call_that_took_too_long_and_never_left_is_not_made_in_order_to_undo_it() {
+    let invoked = |name| Box::new(Node::Invoke(name));
+    let limited = Node::Limited(10, invoked("b"));
+    let root = Node::Sequence(vec![Node::Invoke("a"), Node::Fork(vec![limited.clone(), limited])]);
+    for lost_before in [false, true] {
+        let mut world = World::start(&program(root.clone()), value::object([]), 1);
+        let a = effect_of(&world, "\"a\"");
+        assert!(world.step());
+        let calls = world.calls();
+        let effects: BTreeSet<EffectId> =
+            calls.iter().map(|(_, it)| it.effect).chain([a]).collect();
+        while world.ended.is_none() {
+            assert!(world.next_timer());
+        }
+        world.open.clear();
+        let lost = [Event::LineLost, Event::Withdrawn { undo: BTreeSet::new() }];
+        lost.into_iter().take(1 + usize::from(lost_before)).for_each(|it| drop(world.happen(it)));
+        for (ticket, request) in &calls {
+            let fault = Fault::new(FaultKind::Communication, "Not sent", "").with_status(412);
+            world.happen(Event::Answered { ticket: *ticket, answer: Answer::Failed(fault) });
+            assert_eq!(world.effects.last(), Some(&EffectNote::Gone { effect: request.effect }));
+        }
+        world.happen(Event::Withdrawn { undo: effects });
+        assert_eq!(withdrawal(&world).owed, [a]);
+        assert!(world.call_of("b").is_none(), "{:?}", world.open);
+    }
 }
 
 #[test]

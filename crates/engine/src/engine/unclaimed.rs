@@ -16,7 +16,9 @@ impl Entry {
     /// back.
     pub(super) fn put_aside(&mut self, event: Event) -> Option<Event> {
         let Event::Answered { ticket, answer } = event else { return Some(event) };
-        if matches!(answer, Answer::Unknown(_)) || !self.execution().is_asked_about_later(ticket) {
+        // That it failed needs no turn: of what did not happen nothing is undone.
+        let is_of_use_later = matches!(answer, Answer::Succeeded(_) | Answer::TooLarge(..));
+        if !is_of_use_later || !self.execution().is_asked_about_later(ticket) {
             return Some(Event::Answered { ticket, answer });
         }
         self.keep_answer(ticket, answer);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use outlast_expressions::Value;
 use outlast_lineage::{BranchId, Digest, EffectId, EffectState, ExecutionId, Ledger, Time};
 
-use super::plan::PlanEntry;
+use super::plan::{PlanEntry, PlanId};
 use super::surroundings::Surroundings;
 use super::{Activity, Branch, Calling, Datum, Departure, Execution, Frame, Outgoing, Stage};
 use crate::interpreter::{effect_of, effect_under_way};
@@ -218,9 +218,16 @@ impl Execution {
         if self.branches.get(&call.branch).is_some_and(|branch| waits_for(branch, call)) {
             return false;
         }
-        let mut calls = Vec::new();
-        self.plans.values().for_each(|plan| list_calls(plan.entries(), &mut calls));
-        calls.into_iter().any(|calling| calling.ticket == call)
+        self.asked_about_later(call).is_some()
+    }
+
+    /// The call that is asked about when the turn comes to undo it, and the plan that it is in.
+    pub(crate) fn asked_about_later(&self, call: Ticket) -> Option<(PlanId, &Calling)> {
+        self.plans.iter().find_map(|(id, plan)| {
+            let mut calls = Vec::new();
+            list_calls(plan.entries(), &mut calls);
+            Some((*id, calls.into_iter().find(|calling| calling.ticket == call)?))
+        })
     }
 
     /// How far undoing what this line did has come; nothing before it was first asked for, or after

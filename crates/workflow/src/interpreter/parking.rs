@@ -2,9 +2,10 @@
 
 use outlast_lineage::EffectId;
 
+use super::requests::uncertain_call;
 use super::{Machine, Turn};
 use crate::execution::{Activity, Branch, PlanEntry};
-use crate::{Answer, Command, Fault, FaultKind, Happening, Resolution, Ticket};
+use crate::{Answer, Command, Fault, FaultKind, Happening, Request, Resolution, Ticket};
 
 impl Machine<'_> {
     /// Waits for a person to find out. A call that undoes an effect goes by the name of that effect.
@@ -52,13 +53,28 @@ impl Machine<'_> {
             let Activity::Calling(calling) = resume.as_ref() else { return None };
             (calling.ticket == ticket).then(|| (branch.id(), calling.clone()))
         });
-        let Some((id, calling)) = parked else { return };
+        let Some((id, calling)) = parked else { return self.take_denial(ticket, &answer) };
         let mut branch = self.take(id).expect("it was just found");
         let task = branch.top().expect("it is parked in a frame").task;
         self.set_activity(&mut branch, Activity::Calling(calling.clone()));
         self.happenings.push(Happening::Resolved(task, "answered".to_owned()));
         let turn = self.answered(&mut branch, &calling, answer);
         self.settle(branch, turn);
+    }
+
+    /// A call that was to be asked about when the turn comes to undo it never happened: there is nothing to ask,
+    /// and nothing to undo.
+    pub(super) fn take_denial(&mut self, ticket: Ticket, answer: &Answer) {
+        let Answer::Failed(fault) = answer else { return };
+        let Some((plan, calling)) = self.execution.asked_about_later(ticket) else { return };
+        let Request { effect, undo, .. } = calling.request;
+        // An undo that did not happen is still owed.
+        if undo || !self.is_definite(calling, fault) {
+            return;
+        }
+        let entries = self.plan_mut(plan).drain();
+        self.plan_mut(plan).extend(without_call(entries, ticket));
+        self.effect_gone(effect);
     }
 
     fn resolve(&mut self, branch: &mut Branch, resolution: Resolution) -> Turn {
@@ -90,6 +106,22 @@ impl Machine<'_> {
             }
         }
     }
+}
+
+/// Entries of a plan without a call that may have happened.
+fn without_call(entries: Vec<PlanEntry>, ticket: Ticket) -> Vec<PlanEntry> {
+    let is_it = |entry: &PlanEntry| {
+        uncertain_call(entry).is_some_and(|(_, calling)| calling.ticket == ticket)
+    };
+    let rest = entries.into_iter().filter(|entry| !is_it(entry));
+    rest.map(|entry| match entry {
+        PlanEntry::Parallel(lists) => {
+            let lists = lists.into_iter().map(|list| without_call(list, ticket));
+            PlanEntry::Parallel(lists.collect())
+        }
+        entry => entry,
+    })
+    .collect()
 }
 
 /// The effect that the innermost undo of a branch takes back, if it is one that has a name.

@@ -83,7 +83,9 @@ impl Machine<'_> {
     }
 
     fn take_late_answer(&mut self, ticket: Ticket, answer: Answer) {
-        let Some(mut branch) = self.take_waiting(ticket) else { return };
+        let Some(mut branch) = self.take_waiting(ticket) else {
+            return self.take_denial(ticket, &answer);
+        };
         if let Some(Activity::Calling(calling)) = branch.top().map(|frame| &frame.activity)
             && calling.ticket == ticket
         {
