@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flows::{Tasks, plan};
-use outlast_engine::{Phase, Strategy, Survival};
+use outlast_engine::{Acknowledge, Phase, Strategy, Survival};
 use outlast_expressions::value;
 use outlast_languages::openworkflow;
 use outlast_lineage::ExecutionId;
@@ -280,4 +280,72 @@ fn what_took_too_long_while_it_was_held_back_is_not_made_in_order_to_undo_it() {
         let verdict = swarm.run(&swarm.scenario(seed));
         assert_eq!(verdict.finding, None, "seed {seed}");
     }
+}
+
+/// Calls what is undone for a race that it loses, and fails at something costly.
+const RACE_BEFORE_A_FAILURE: &str = "
+document:
+  dsl: '1.0.3'
+  namespace: h
+  name: flow
+  version: '1.0.0'
+  metadata: { outlast: { version: '1.0', onFault: compensate } }
+use:
+  functions:
+    undo: { call: http, with: { method: post, endpoint: 'http://w.example/undo/work', body: '${ . }' } }
+do:
+  - race:
+      fork:
+        compete: true
+        branches:
+          - slow:
+              do:
+                - a:
+                    call: http
+                    with: { method: get, endpoint: 'http://w.example/ok/a' }
+                    metadata: { outlast: { class: readonly } }
+                - b:
+                    call: http
+                    with: { method: post, endpoint: 'http://w.example/ok/b' }
+                    metadata:
+                      outlast:
+                        class: compensatable
+                        compensation: { use: undo, capture: '${ { receipt: .receipt } }' }
+          - quick:
+              call: http
+              with: { method: get, endpoint: 'http://w.example/ok/q' }
+              metadata: { outlast: { class: readonly } }
+  - c:
+      call: http
+      with: { method: post, endpoint: 'http://w.example/fail/c' }
+      metadata:
+        outlast:
+          class: compensatable
+          compensation: { use: undo, capture: '${ { receipt: .receipt } }', cost: 4 }
+";
+
+#[test]
+fn what_was_made_once_is_undone_though_it_never_left_a_second_time() {
+    let program = openworkflow::compile(RACE_BEFORE_A_FAILURE).unwrap();
+    let flow = Workload::new(program, RACE_BEFORE_A_FAILURE, value::object([]));
+    let wanted = Wanted {
+        nodes: Some(2),
+        strategy: Some(Strategy::PartitionTolerant),
+        replicas: Some(2),
+        votes: Some(1),
+        acknowledge: Some(Acknowledge::None),
+        budget: Some(Some(1.0)),
+        pivots_anywhere: Some(false),
+        faults: Some(faults(&["one-way@0.585344+8.06896:2"])),
+        gossip: Some(false),
+        latency: Some(Latency::Uniform(1_000, 20_000)),
+        service_latency: Some(Latency::Uniform(20_000, 200_000)),
+        skew: Some(1_000),
+        keyless: Some(false),
+        executions: Some(4),
+        ..Wanted::default()
+    };
+    let mut swarm = Swarm::new(wanted, vec![flow]);
+    let verdict = swarm.run(&swarm.scenario(93));
+    assert_eq!(verdict.finding, None);
 }

@@ -212,6 +212,14 @@ impl Execution {
         calls.into_iter().map(|calling| (calling.ticket, calling.request.effect)).collect()
     }
 
+    /// Whether the same operation was asked for before this call of it, and its answer never came: then it may have
+    /// happened though this call never left.
+    pub fn is_asked_again(&self, call: Ticket) -> bool {
+        let top = self.branches.get(&call.branch).and_then(Branch::top);
+        let calling = top.and_then(|frame| frame.activity.unanswered());
+        calling.is_some_and(|calling| calling.ticket == call && calling.doubt)
+    }
+
     /// Whether a call is not wanted any more, and is asked about when the turn comes to undo it.
     pub fn is_asked_about_later(&self, call: Ticket) -> bool {
         // Nearly all answers are waited for, and plans are long.

@@ -251,6 +251,7 @@ impl Engine {
     pub(super) fn forget_waits(&mut self, id: ExecutionId) {
         if let Some(holding) = self.holding(id) {
             holding.held.clear();
+            holding.unsent.clear();
             holding.leaving.clear();
             holding.wanted = None;
             holding.late.clear();
@@ -365,22 +366,28 @@ impl Engine {
         commands: Vec<Command>,
         pivots: &BTreeSet<EffectId>,
     ) -> Vec<Command> {
+        let Some(entry) = self.roster.get(id) else { return commands };
+        let is_again = |command: &Command| match command {
+            Command::Call { ticket, .. } => entry.execution().is_asked_again(*ticket),
+            _ => false,
+        };
+        let again: Vec<bool> = commands.iter().map(is_again).collect();
         let Some(holding) = self.holding(id) else { return commands };
         let number = holding.replica.head().lineage.number();
         let mut at_once = Vec::with_capacity(commands.len());
         let mut unwanted = Vec::new();
-        for command in commands {
+        for (command, again) in commands.into_iter().zip(again) {
             match &command {
                 Command::Call { request, .. } if !request.readonly => {
                     let anywhere = holding.terms.survival.pivots_anywhere;
                     let is_pivot = pivots.contains(&request.effect);
                     // The run that counts may have gone on from what this one undoes: that nobody allows.
                     let decided = request.undo || (is_pivot && !anywhere);
-                    holding.held.push(HeldBack { number, decided, command });
+                    holding.held.push(HeldBack { number, decided, again, command });
                 }
                 // Nobody wants it any more: it never leaves.
                 Command::Abandon(ticket) => {
-                    holding.held.retain(|back| back.ticket() != Some(*ticket));
+                    holding.drop_held(*ticket);
                     at_once.push(command);
                 }
                 // What has left is answered all the same, and of what has not it is known that it never did.
@@ -448,7 +455,14 @@ impl Engine {
             if may_leave && !decided {
                 wanted = wanted.max(Some(back.number));
             }
-            if may_leave && decided { ready.push(back.command) } else { waiting.push(back) }
+            if !may_leave || !decided {
+                waiting.push(back);
+                continue;
+            }
+            if let Some(effect) = back.effect() {
+                holding.unsent.remove(&effect);
+            }
+            ready.push(back.command);
         }
         holding.held = waiting;
         // Asked once: the replica proposes again by itself as long as it leads.

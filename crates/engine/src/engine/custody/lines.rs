@@ -167,7 +167,8 @@ impl Engine {
             Some(Custody::Replica(holding)) => {
                 let in_flight = std::mem::take(&mut holding.in_flight);
                 let mut late = std::mem::take(&mut holding.late);
-                late.extend(holding.held.iter().filter_map(HeldBack::ticket).map(never_left));
+                let held = holding.held.iter().filter(|held| !holding.may_have_left(held));
+                late.extend(held.filter_map(HeldBack::ticket).map(never_left));
                 // It goes with the line whose calls are under way: the next line that is lost here before
                 // they are answered made none of them.
                 (holding.address.take(), in_flight, late)

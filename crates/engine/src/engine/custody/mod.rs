@@ -83,6 +83,9 @@ pub(super) struct Holding {
     pub(super) in_flight: BTreeSet<Ticket>,
     /// Commands that may not leave yet.
     pub(super) held: Vec<HeldBack>,
+    /// Effects whose calls were held back until they were not wanted any more: if they are asked for again, none
+    /// has left before.
+    pub(super) unsent: BTreeSet<EffectId>,
     /// What changed since the others were last told, as long as this replica leads.
     pub(super) untold: Option<Box<Untold>>,
     /// The newest state that a decision was asked for, since this replica leads.
@@ -140,6 +143,8 @@ pub(super) struct HeldBack {
     number: u64,
     /// Whether that state must be decided on first.
     decided: bool,
+    /// Whether the same operation was asked for before, and its answer never came.
+    again: bool,
     command: Command,
 }
 
@@ -147,6 +152,14 @@ impl HeldBack {
     /// Whether it is a call that cannot be undone, and waits for a decision therefore.
     const fn is_pivot(&self) -> bool {
         matches!(&self.command, Command::Call { request, .. } if self.decided && !request.undo)
+    }
+
+    /// What it does, if it is a call.
+    fn effect(&self) -> Option<EffectId> {
+        match &self.command {
+            Command::Call { request, .. } => Some(request.effect),
+            _ => None,
+        }
     }
 
     /// The call that it is, if it is one.
@@ -215,6 +228,7 @@ impl Holding {
             address: None,
             in_flight: BTreeSet::new(),
             held: Vec::new(),
+            unsent: BTreeSet::new(),
             untold: None,
             wanted: None,
             leaving: BTreeMap::new(),
@@ -267,6 +281,19 @@ impl Holding {
         let before = self.held.len();
         self.held.retain(|held| held.ticket() != Some(call));
         self.held.len() < before
+    }
+
+    /// Whether what waits here may have been done, because an earlier call of it left.
+    pub(super) fn may_have_left(&self, held: &HeldBack) -> bool {
+        held.again && held.effect().is_none_or(|effect| !self.unsent.contains(&effect))
+    }
+
+    /// Drops a call that waits here and that nobody wants any more.
+    fn drop_held(&mut self, call: Ticket) {
+        let held = self.held.iter().find(|held| held.ticket() == Some(call));
+        let unsent = held.filter(|held| !self.may_have_left(held)).and_then(HeldBack::effect);
+        self.unsent.extend(unsent);
+        self.take_back(call);
     }
 
     /// Whether a call waits here until it may leave.
