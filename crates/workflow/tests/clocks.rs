@@ -10,7 +10,7 @@ use outlast_expressions::value;
 use outlast_lineage::Time;
 use outlast_workflow::{Command, Event, Ticket};
 
-use Node::{Fork, Invoke, Limited, Sequence, Try, Wait};
+use Node::{Fork, Invoke, Limited, Raise, Sequence, Try, Wait};
 
 fn timers(world: &World) -> BTreeMap<Ticket, Time> {
     let timers = world.open.iter().filter_map(|(ticket, command)| match command {
@@ -57,4 +57,23 @@ fn what_would_have_been_before_the_beginning_of_time_is_due_at_once() {
     world.happen(Event::ClockDiffers { ahead: i64::MAX });
     world.go_on_as(2);
     assert!(timers(&world).values().all(|at| *at == Time::default()));
+}
+
+/// Found by a world of the simulator: another state came after an end that was being decided on.
+#[test]
+fn nothing_changes_after_an_end() {
+    let branches = vec![Wait(600_000), Sequence(vec![Invoke("a"), Raise(418)])];
+    let mut world =
+        World::start(&program(Limited(900_000, Box::new(Fork(branches)))), value::object([]), 1);
+    while world.ended.is_none() {
+        assert!(world.yields < 100, "{:?}", world.open);
+        match world.calls().first() {
+            Some((ticket, _)) => world.answer(*ticket),
+            None => drop(world.happen(Event::Continue)),
+        }
+    }
+    let before = world.execution.clone();
+    let advance = world.happen(Event::ClockDiffers { ahead: 120_000_000 });
+    assert!(advance.delta.is_empty());
+    assert_eq!(world.execution, before);
 }

@@ -95,6 +95,10 @@ impl<'a> Machine<'a> {
     /// Whoever set the timers had a clock that is so many microseconds ahead of this node's: what was to
     /// be in a minute there is to be in a minute here.
     pub(super) fn shift_alarms(&mut self, ahead: i64) {
+        // Nothing comes after an end: it may be decided on.
+        if self.execution.outcome().is_some() {
+            return;
+        }
         let here = |at: Time| {
             let micros = at.as_micros();
             let shifted = match ahead {
