@@ -2,8 +2,9 @@
 //!
 //! A call that must not be made twice and is not wanted any more is asked about when the turn comes to
 //! undo it, and only its answer spares a person that. It may come earlier, while others are undone; of a
-//! call that was held back it is known at once that it never left. Such answers are held in memory only:
-//! after a restart a person is asked, as if they had been lost.
+//! call that was held back it is known at once that it never left. That it succeeded is kept, in memory only:
+//! after a restart a person is asked, as if the answer had been lost. That it failed needs no turn, and is taken at
+//! once: nothing is asked about it any more, and nothing undone.
 
 use outlast_lineage::ExecutionId;
 use outlast_workflow::{Answer, Event, Ticket};
