@@ -45,13 +45,15 @@ fn what_waits_is_there_again_after_a_kill_and_after_a_stop() {
 fn replicas_are_measured_beside_a_node_alone() {
     let arguments = ["--concurrency", "2", "--steps", "3", "--seconds", "1"];
     let figures = figures(&[&["replicas", "--answer-after", "2"][..], &arguments].concat());
-    let ways = ["none", "partition-tolerant", "passive"];
+    // And beside three nodes of which each holds alone what it is asked for.
+    let ways = [(1, "none"), (3, "none"), (3, "partition-tolerant"), (3, "passive")];
     let rows = ["steps", "calls"].into_iter().flat_map(|work| ways.map(|way| (work, way)));
-    for (index, (work, survival)) in rows.enumerate() {
+    for (index, (work, (nodes, survival))) in rows.enumerate() {
         let one = &figures[index];
         assert_eq!((&one["work"], &one["survival"]), (&json!(work), &json!(survival)));
+        assert_eq!(one["nodes"], nodes, "{one}");
         assert!(0 < one["workflows"].as_u64().unwrap(), "{one}");
-        assert_eq!(one["toSolo"].is_null(), survival == "none", "{one}");
+        assert_eq!(one["toSolo"].is_null(), nodes == 1, "{one}");
         // Three calls one after the other, of which each takes its time.
         let took = one["p50Ms"].as_f64().unwrap();
         assert!(work == "steps" || 6.0 <= took, "{one}");

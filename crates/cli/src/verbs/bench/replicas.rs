@@ -28,6 +28,8 @@ const REPLICAS: usize = 3;
 const TURN: Duration = Duration::from_secs(2);
 /// How long nodes have after a turn for what nobody waits for.
 const SETTLING: Duration = Duration::from_millis(200);
+/// How nodes survive that hold alone what they are asked for.
+const NONE: &str = "none";
 /// Where workflows have the service.
 const SERVICE: &str = "http://service.test";
 
@@ -47,9 +49,9 @@ pub(super) struct Arguments {
     /// How long the service takes to answer a call, in milliseconds
     #[arg(long, default_value_t = 0, value_name = "MILLISECONDS")]
     answer_after: u64,
-    /// Which ways to survive, besides none
-    #[arg(long, value_delimiter = ',', default_value = "partition-tolerant,passive")]
-    #[arg(value_parser = super::held)]
+    /// Which ways to survive on the three nodes; with none, each holds alone what its clients start
+    #[arg(long, value_delimiter = ',', default_value = "none,partition-tolerant,passive")]
+    #[arg(value_parser = way)]
     survival: Vec<String>,
     /// How many of the three nodes clients turn to: a node leads what its own clients start
     #[arg(long, default_value_t = REPLICAS, value_parser = asked)]
@@ -87,6 +89,14 @@ impl Work {
     }
 }
 
+/// A way to survive, without numbers.
+fn way(text: &str) -> Result<String, String> {
+    match text {
+        NONE => Ok(NONE.to_owned()),
+        held => super::held(held).map_err(|expected| format!("{expected}, or none")),
+    }
+}
+
 fn asked(text: &str) -> Result<usize, String> {
     let asked = text.parse().ok().filter(|asked| (1..=REPLICAS).contains(asked));
     asked.ok_or_else(|| format!("a number from 1 to {REPLICAS}"))
@@ -97,6 +107,7 @@ fn asked(text: &str) -> Result<usize, String> {
 #[serde(rename_all = "camelCase")]
 struct Figures {
     work: Work,
+    nodes: usize,
     survival: String,
     #[serde(flatten)]
     throughput: Throughput,
@@ -165,7 +176,7 @@ impl Case<'_> {
     /// New nodes that are warm, and a service of their own.
     fn contender(self, scratch: &Scratch, survival: Option<&str>) -> anyhow::Result<Contender> {
         let Self { arguments, work, concurrency } = self;
-        let name = format!("{}-{}-{concurrency}", work.name(), survival.unwrap_or("none"));
+        let name = format!("{}-{}-{concurrency}", work.name(), survival.unwrap_or("alone"));
         let directory = scratch.join(&name);
         let service = match work {
             Work::Steps => None,
@@ -239,7 +250,10 @@ impl Contender {
     /// Lets clients run workflows, all at the same time.
     fn drive(&mut self, duration: Duration) -> anyhow::Result<Driven> {
         for (member, clients) in self.members.iter_mut().zip(&self.clients) {
-            let survival = self.survival.as_ref().map(|way| format!("{way}:{REPLICAS}"));
+            let survival = self.survival.as_ref().map(|way| match way.as_str() {
+                NONE => NONE.to_owned(),
+                held => format!("{held}:{REPLICAS}"),
+            });
             member.tell(&Order::Drive(Drive { clients: *clients, duration, survival }))?;
         }
         let mut all = Driven { seconds: 0.0, latencies: Vec::new() };
@@ -289,7 +303,8 @@ fn figures(
     let each = |share: &dyn Fn(&Account) -> f64| spent.iter().map(share).collect::<Vec<f64>>();
     Figures {
         work,
-        survival: survival.unwrap_or("none").to_owned(),
+        nodes: spent.len(),
+        survival: survival.unwrap_or(NONE).to_owned(),
         cpu_micros_per_step: throughput.cpu_seconds * 1e6 / (count * throughput.steps as f64),
         records_per_workflow: each(&|one| one.records as f64 / count),
         record_bytes: each(&Account::bytes_of_a_record),
@@ -303,9 +318,10 @@ fn figures(
 
 fn headings() -> String {
     format!(
-        "{:<5} {:>11} {:<18} {:>11} {:>9} {:>8} {:>8} {:>7} {:>9} | {:>18} {:>16} {:>19} | {:>7}",
+        "{:<5} {:>11} {:>5} {:<18} {:>11} {:>9} {:>8} {:>8} {:>7} {:>9} | {:>18} {:>16} {:>19} | {:>8}",
         "work",
         "concurrency",
+        "nodes",
         "survival",
         "workflows/s",
         "steps/s",
@@ -316,7 +332,7 @@ fn headings() -> String {
         "records / workflow",
         "syncs / workflow",
         "messages / workflow",
-        "to none"
+        "to alone"
     )
 }
 
@@ -326,9 +342,10 @@ fn line(figures: &Figures) -> String {
         numbers.iter().map(|number| format!("{number:.1}")).collect::<Vec<_>>().join(" ")
     };
     format!(
-        "{:<5} {:>11} {:<18} {:>11.0} {:>9.0} {:>8.2} {:>8.2} {:>7.2} {:>9.1} | {:>18} {:>16} {:>19} | {:>7}",
+        "{:<5} {:>11} {:>5} {:<18} {:>11.0} {:>9.0} {:>8.2} {:>8.2} {:>7.2} {:>9.1} | {:>18} {:>16} {:>19} | {:>8}",
         figures.work.name(),
         throughput.concurrency,
+        figures.nodes,
         figures.survival,
         throughput.workflows_per_second,
         throughput.steps_per_second,
