@@ -392,6 +392,15 @@ mod tests {
         assert_eq!(happenings_of(&untold.bytes()), Some([&first[..], &then].concat()));
     }
 
+    /// As releases wrote it that said nothing of their clocks, or of their disks.
+    #[test]
+    fn a_heartbeat_of_an_older_node_says_nothing_of_its_clock() {
+        let epoch_alone = [WIRE_VERSION, PAIR, HEARTBEAT, 0x81, 0x05];
+        assert_eq!(Envelope::heartbeat(&epoch_alone), Some((0, None)));
+        let and_its_disk = [WIRE_VERSION, PAIR, HEARTBEAT, 0x82, 0x05, 0x18, 0x64];
+        assert_eq!(Envelope::heartbeat(&and_its_disk), Some((100, None)));
+    }
+
     #[test]
     fn a_heartbeat_is_told_from_everything_else() {
         for (still, read) in [(None, 0), (Some(7), 7), (Some(u64::MAX), u64::MAX)] {

@@ -71,6 +71,15 @@ fn a_primary_that_a_majority_hears_stays() {
     assert_eq!(primary.leads(), Some(term));
 }
 
+#[test]
+fn a_primary_that_is_told_twice_that_it_is_missed_asks_once() {
+    let mut primary = begun(setup(5, 5, 1));
+    advance(&mut primary, 0, Vec::new());
+    assert_ne!(receive(&mut primary, 1, missed(4)), []);
+    assert_eq!(receive(&mut primary, 1, missed(4)), [], "the same once more");
+    assert_eq!(receive(&mut primary, 2, missed(5)), [], "nor of anybody else");
+}
+
 /// Whoever hears everybody is not heard by everybody.
 #[test]
 fn a_primary_that_no_majority_answers_gives_way_after_a_while() {
