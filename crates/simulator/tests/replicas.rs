@@ -282,6 +282,51 @@ fn what_took_too_long_while_it_was_held_back_is_not_made_in_order_to_undo_it() {
     }
 }
 
+/// The second call takes too long while nobody can hear of it, and then all is rolled back.
+const TOO_LATE: &str = "
+document: { dsl: '1.0.3', namespace: h, name: late, version: '1.0.0', metadata: { outlast: { version: '1.0', onFault: compensate } } }
+use:
+  functions:
+    undo: { call: http, with: { method: post, endpoint: 'http://w.example/undo/work', body: '${ . }' } }
+do:
+  - book:
+      call: http
+      with: { method: post, endpoint: 'http://w.example/ok/book' }
+      metadata: { outlast: { class: compensatable, compensation: { use: undo, capture: '${ { receipt: .receipt } }' } } }
+  - soon:
+      timeout: { after: { seconds: 1 } }
+      do:
+        - pay:
+            call: http
+            with: { method: post, endpoint: 'http://w.example/ok/pay' }
+            metadata: { outlast: { class: compensatable, compensation: { use: undo, capture: '${ { receipt: .receipt } }' } } }
+";
+
+#[test]
+fn what_never_left_before_its_time_was_over_is_not_made_by_the_rollback_that_follows() {
+    let program = openworkflow::compile(TOO_LATE).unwrap();
+    let start = StartPlan {
+        id: ExecutionId::from_bytes([1; 16]),
+        namespace: program.namespace.clone(),
+        workflow: program.name.clone(),
+        input: value::object([]),
+        survival: Some(Survival::new(Strategy::Passive, 3)),
+        delay: Duration::ZERO,
+    };
+    let definitions = vec![(program, Arc::from(TOO_LATE))];
+    let plan = Plan { definitions, starts: vec![start], events: Vec::new() };
+    let options = WorldOptions {
+        service: Latency::Constant(500_000),
+        ..options(3, &["isolate@0.3+6:1", "isolate@0.3+6:2", "isolate@0.3+6:3"])
+    };
+    let world = world(options, plan);
+    assert_eq!(checkers::everything_that_always_holds(&world), Ok(()), "{}", world.trace);
+    let ledger = &world.services.ledger;
+    let names: Vec<&str> = ledger.iter().map(|act| ledger.operation(act.operation)).collect();
+    let came = |what: &str| names.iter().filter(|name| name.contains(what)).count();
+    assert_eq!((came("book"), came("pay"), came("undo")), (1, 0, 1), "{names:?}\n{}", world.trace);
+}
+
 /// Calls what is undone for a race that it loses, and fails at something costly.
 const RACE_BEFORE_A_FAILURE: &str = "
 document:

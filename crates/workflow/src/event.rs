@@ -27,7 +27,7 @@ impl Author {
     }
 
     /// Whether it made the call of an effect, and is told the answer.
-    pub(crate) fn made(&self, effect: EffectId) -> bool {
+    pub fn made(&self, effect: EffectId) -> bool {
         let Point { author, epoch, .. } = effect.point;
         author == self.node && (self.since..=self.epoch).contains(&epoch)
     }
@@ -86,6 +86,13 @@ pub enum Event {
     Released(u64),
     /// Fuel was spent; go on.
     Continue,
+    /// Something happened while calls were held back: what it stops of them never left.
+    WhileHeldBack {
+        /// The calls that have not left, now or earlier.
+        unsent: BTreeSet<Ticket>,
+        /// What happened.
+        event: Box<Event>,
+    },
     /// Someone asked to stop.
     CancelRequested,
     /// Someone asked to roll everything back and stop, and said why.

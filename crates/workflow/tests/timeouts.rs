@@ -107,6 +107,38 @@ fn branches_that_took_too_long_are_rolled_back_on_request() {
     }
 }
 
+/// Where calls wait until others know of them, some are still held back when their time is over.
+#[test]
+fn what_was_held_back_when_its_time_was_over_is_not_made_in_order_to_undo_it() {
+    for flow in branches().into_iter().flat_map(|branches| places(limited(10, branches))) {
+        let mut world = start(flow.clone());
+        until_called(&mut world, "a");
+        let held_back = world.calls();
+        let unsent = held_back.iter().map(|(ticket, _)| *ticket).collect();
+        let (at, deadline) = first_timer(&world);
+        world.now = at;
+        world.open.remove(&deadline);
+        let event = Box::new(Event::TimerFired(deadline));
+        world.happen(Event::WhileHeldBack { unsent, event });
+        assert!(matches!(world.ended.take(), Some(Outcome::Faulted(_))), "{flow:?}");
+        roll_back(&mut world);
+        for (_, request) in &held_back {
+            let is_made = world.deeds.iter().any(|deed| deed.key == request.key.to_string());
+            assert!(!is_made, "{flow:?}: {:?}", world.deeds);
+        }
+        assert_eq!(world.done().last(), Some(&"z-bar"), "{flow:?}: {:?}", world.done());
+    }
+}
+
+/// The timer that fires first, and when.
+fn first_timer(world: &World) -> (Time, Ticket) {
+    let timers = world.open.iter().filter_map(|(ticket, command)| match command {
+        Command::SetTimer { at, .. } => Some((*at, *ticket)),
+        _ => None,
+    });
+    timers.min().expect("its time is limited")
+}
+
 #[test]
 fn branches_that_took_too_long_are_run_again_and_what_they_did_is_not_done_twice() {
     for branches in branches() {

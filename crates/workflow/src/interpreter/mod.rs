@@ -35,7 +35,7 @@ mod withdrawing;
 
 pub(crate) use portions::{effect_of, effect_under_way};
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use outlast_expressions::Value;
@@ -63,6 +63,8 @@ pub(crate) struct Machine<'a> {
     ready: VecDeque<BranchId>,
     /// The result of a worker's evaluation, for the branch that takes the next turn.
     given: Option<Result<Value, String>>,
+    /// Calls that are held back and never left.
+    unsent: BTreeSet<Ticket>,
 }
 
 /// What a turn left behind.
@@ -168,6 +170,7 @@ impl<'a> Machine<'a> {
             touched: Touched::default(),
             ready,
             given: None,
+            unsent: BTreeSet::new(),
         }
     }
 
@@ -182,6 +185,13 @@ impl<'a> Machine<'a> {
     }
 
     fn take_event(&mut self, event: Event) {
+        let event = match event {
+            Event::WhileHeldBack { unsent, event } => {
+                self.unsent = unsent;
+                *event
+            }
+            event => event,
+        };
         if self.is_withdrawal(&event) {
             return self.take_event_of_loser(event);
         }
@@ -207,6 +217,7 @@ impl<'a> Machine<'a> {
             Event::LineLost | Event::Withdrawn { .. } | Event::WithdrawalClosed => {
                 unreachable!("they end a line")
             }
+            Event::WhileHeldBack { .. } => unreachable!("what happened is taken out of it, once"),
         }
     }
 

@@ -255,6 +255,12 @@ impl<'a> Machine<'a> {
     fn stop_late(&mut self, branch: &mut Branch, depth: usize) {
         let inside = self.unwind_inside(branch, depth);
         let own = match &branch.frames()[depth].activity {
+            Activity::Calling(calling) if self.never_left(calling) => {
+                let calling = calling.clone();
+                self.take_off(&calling);
+                self.set_activity(branch, Activity::Begin);
+                None
+            }
             Activity::Calling(calling) => {
                 self.commands.push(Command::Abandon(calling.ticket));
                 Some(self.owe_in_place(branch))

@@ -12,8 +12,8 @@ use super::parts::leave_part;
 use super::portions::without_halves;
 use super::{Machine, Turn};
 use crate::execution::{
-    Activity, Birth, Branch, Failure, Frame, JoinId, Nested, Path, Plan, PlanEntry, PlanId,
-    Surroundings, TryStage, has_happened,
+    Activity, Birth, Branch, Calling, Failure, Frame, JoinId, Nested, Path, Plan, PlanEntry,
+    PlanId, Surroundings, TryStage, has_happened,
 };
 use crate::program::{Kind, Undo};
 use crate::{Command, Fault, Happening, TaskId, Ticket};
@@ -110,6 +110,7 @@ impl Machine<'_> {
                     entries.push(self.uncertain(branch, frames));
                 }
             }
+            Activity::Calling(calling) if self.never_left(calling) => self.take_off(calling),
             Activity::Calling(calling) => {
                 let entry = (!calling.request.readonly).then(|| self.uncertain(branch, frames));
                 let is_for_a_person = entry.as_ref().is_some_and(|it| self.is_for_a_person(it));
@@ -315,6 +316,18 @@ impl Machine<'_> {
     /// Whether nobody but a person could find out what became of a call, unless its answer comes after all.
     fn is_for_a_person(&self, entry: &PlanEntry) -> bool {
         matches!(entry, PlanEntry::Uncertain(frames) if self.recourse(frames) == Recourse::Park)
+    }
+
+    /// Whether a call that is stopped now is known not to have happened. An undo that did not happen is still
+    /// owed.
+    pub(super) fn never_left(&self, calling: &Calling) -> bool {
+        !calling.doubt && !calling.request.undo && self.unsent.contains(&calling.ticket)
+    }
+
+    /// Stops a call that never left: there is nothing to ask about, and nothing to undo.
+    pub(super) fn take_off(&mut self, calling: &Calling) {
+        self.commands.push(Command::Abandon(calling.ticket));
+        self.effect_gone(calling.request.effect);
     }
 
     pub(super) fn owes_undo(&self, task: TaskId) -> bool {

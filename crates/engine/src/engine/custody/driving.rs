@@ -80,6 +80,7 @@ impl Engine {
         turn: &mut Turn,
     ) -> bool {
         let Some(author) = self.author_of(id) else { return false };
+        let event = self.while_held_back(id, author, event);
         let entry = self.roster.known(id);
         let program = Arc::clone(&entry.defined.program);
         let advance = entry.execution_mut().advance(&program, event, author, step.now);
@@ -88,6 +89,16 @@ impl Engine {
         }
         self.pass_on(step, id, advance, turn);
         true
+    }
+
+    /// Says which calls have not left, if there are any: what stops one of them knows that it never happened.
+    fn while_held_back(&mut self, id: ExecutionId, author: Author, event: Event) -> Event {
+        let holding = self.holding(id).filter(|holding| !holding.held.is_empty());
+        let unsent = holding.map(|holding| holding.unsent_calls(&author)).unwrap_or_default();
+        match unsent.is_empty() {
+            true => event,
+            false => Event::WhileHeldBack { unsent, event: Box::new(event) },
+        }
     }
 
     /// Whoever went on until now may have set timers by another clock, which differs by more than a moment.
@@ -366,9 +377,16 @@ impl Engine {
         commands: Vec<Command>,
         pivots: &BTreeSet<EffectId>,
     ) -> Vec<Command> {
+        let (node, author) = (self.options.node, self.author_of(id));
         let Some(entry) = self.roster.get(id) else { return commands };
+        // What this node had intended in an earlier life may have left then.
+        let is_of_before = |effect: EffectId| {
+            effect.point.author == node && author.is_none_or(|author| !author.made(effect))
+        };
         let is_again = |command: &Command| match command {
-            Command::Call { ticket, .. } => entry.execution().is_asked_again(*ticket),
+            Command::Call { ticket, request } => {
+                entry.execution().is_asked_again(*ticket) || is_of_before(request.effect)
+            }
             _ => false,
         };
         let again: Vec<bool> = commands.iter().map(is_again).collect();

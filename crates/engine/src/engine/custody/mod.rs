@@ -32,7 +32,7 @@ use std::time::Duration;
 use minicbor::{Decode, Encode};
 use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, Point, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
-use outlast_workflow::{Answer, Command, Event, Fault, FaultKind, Ticket};
+use outlast_workflow::{Answer, Author, Command, Event, Fault, FaultKind, Ticket};
 
 pub use choosing::ranked;
 pub use lines::REMNANT_TERMS;
@@ -281,6 +281,13 @@ impl Holding {
         let before = self.held.len();
         self.held.retain(|held| held.ticket() != Some(call));
         self.held.len() < before
+    }
+
+    /// The calls that wait here and never left. What another author had intended may have left there.
+    pub(super) fn unsent_calls(&self, author: &Author) -> BTreeSet<Ticket> {
+        let is_own = |held: &HeldBack| held.effect().is_some_and(|effect| author.made(effect));
+        let unsent = self.held.iter().filter(|held| is_own(held) && !self.may_have_left(held));
+        unsent.filter_map(HeldBack::ticket).collect()
     }
 
     /// Whether what waits here may have been done, because an earlier call of it left.
