@@ -21,6 +21,8 @@ pub(crate) enum Exit {
     BadDocument = 5,
     /// The data directory cannot be used, or the disk failed.
     Storage = 6,
+    /// A workflow was started and goes on, and whoever waited for its end was not told of it.
+    Untold = 7,
     /// The terminal was closed; running it again goes on.
     HungUp = 129,
     /// An interrupt from the keyboard; running it again goes on.
@@ -39,6 +41,7 @@ Exit codes:
     4  a workflow was cancelled
     5  a document was rejected
     6  the data directory cannot be used, or the disk failed
+    7  a workflow was started and goes on, but its end could not be waited for
   130  interrupted (129: by a closed terminal, 143: told to end); run it again to go on";
 
 /// An error whose end is not the usual one.
@@ -59,6 +62,11 @@ impl Failure {
     /// A document cannot be what it is given for, and why.
     pub(crate) fn document(message: impl Into<String>) -> Self {
         Self { exit: Exit::BadDocument, message: message.into() }
+    }
+
+    /// Somebody waited for an end in vain, and what to do.
+    pub(crate) fn untold(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Untold, message: message.into() }
     }
 
     /// The disk, and why.

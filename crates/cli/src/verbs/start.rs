@@ -134,12 +134,13 @@ async fn wait(
         }
         waited = waiting => waited,
     };
-    // Whoever reads only that no node answers would start it anew.
-    let ended = waited.with_context(|| {
-        format!(
+    // Whoever reads only that no node answers would start it anew, and whoever reads only the code of a
+    // failure would take the workflow for faulted.
+    let ended = waited.map_err(|error| {
+        error.context(Failure::untold(format!(
             "{id} was started and goes on; `outlast show {id}` says how far it is, at any node of its \
              cluster"
-        )
+        )))
     })?;
     Ok(tell_end(&ended, document, json))
 }
