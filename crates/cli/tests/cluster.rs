@@ -277,6 +277,62 @@ fn a_joiner_that_loses_the_inviter_after_it_has_asked_asks_again() {
     first.address_of(&second.id());
 }
 
+/// The id that a node has drawn, which may never have come up.
+fn id_in(data: &Path) -> String {
+    let meta: Json =
+        serde_json::from_str(&std::fs::read_to_string(data.join("meta.json")).unwrap()).unwrap();
+    meta["node"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_joiner_that_was_let_in_and_never_came_is_told_of_everywhere_and_removed_by_any_member() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let invite = || first.invite(&[])["token"].as_str().unwrap().to_owned();
+    let second = Node::start_joining(&directory.path().join("second"), &invite());
+    second.until_alive(&first.id());
+    let (lost, token) = (directory.path().join("lost"), invite());
+    let at = first.said["clusterAddress"].as_str().unwrap().to_owned();
+    let joining = |at: &str| {
+        let mut joining = outlast(&["node", "--join", at, "--token", &token, "--join-wait", "1"]);
+        joining.args(PORTS).arg("--data").arg(&lost).output().unwrap()
+    };
+    let given_up = joining(&silent_door(usize::MAX, at.clone()));
+    assert_eq!(given_up.status.code(), Some(1), "{given_up:?}");
+    let lost_id = id_in(&lost);
+
+    // Who has not let it in says so as well, and it is no member.
+    for node in [&first, &second] {
+        let seen = node.command(&["cluster", "status", "--json"]).output().unwrap();
+        let seen = succeeded(&seen);
+        assert_eq!(seen["expected"], json!([lost_id]), "{seen}");
+        assert_eq!(seen["members"].as_array().unwrap().len(), 2, "{seen}");
+        let told = node.command(&["cluster", "status"]).output().unwrap();
+        let advice = format!("outlast cluster remove {lost_id}");
+        assert!(text(&told.stderr).contains(&advice), "{told:?}");
+    }
+    let remove = || second.command(&["cluster", "remove", &lost_id]).output().unwrap();
+    let removed = remove();
+    assert!(removed.status.success(), "{removed:?}");
+    for node in [&first, &second] {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (_, seen) = node.ask("GET", "/v1/cluster", &Json::Null);
+            if seen["expected"] == json!([]) && seen["removed"] == json!([lost_id]) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{seen}");
+            thread::yield_now();
+        }
+    }
+    let again = remove();
+    assert!(text(&again.stderr).contains("no member"), "{again:?}");
+    // Its token let it in again as long as it was only late.
+    let late = joining(&at);
+    assert_eq!(late.status.code(), Some(1), "{late:?}");
+    assert!(text(&late.stderr).contains("was removed from the cluster before it came"), "{late:?}");
+}
+
 #[test]
 fn a_joiner_says_what_it_waits_for_and_gives_up_in_the_end() {
     let (directory, data) = founded();

@@ -177,6 +177,12 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
              outlast cluster remove {node}"
         );
     }
+    for node in table::texts(&seen, "expected") {
+        tell!(
+            "{node} was let in and has not come: it holds nothing, and nobody waits for it. It may still come, by \
+             the same command with the same token; if it never will: outlast cluster remove {node}"
+        );
+    }
     if 0 < deaf {
         tell!(
             "{deaf} of them are heard, but do not answer this node: they may not hear it, if the network is cut \

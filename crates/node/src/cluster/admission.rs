@@ -140,6 +140,11 @@ impl Admissions {
         self.books().members.learn(places)
     }
 
+    /// Those that were let in, as far as this node knows, and were never heard of.
+    pub(super) fn expected(&self) -> Vec<NodeId> {
+        self.books().members.expected().collect()
+    }
+
     /// Those that are lost for good.
     pub(super) fn removed(&self) -> Vec<NodeId> {
         self.books().members.removed()
@@ -173,6 +178,13 @@ impl Admissions {
             .check(now, (request.invitation, &secret), joiner)
             .map_err(|reason| reason.to_string())?;
         let certificate = match redeemable {
+            Redeemable::Again(_) if books.members.is_removed(joiner.0) => {
+                return Err(format!(
+                    "node {:016x} was removed from the cluster before it came; to take part it needs an empty \
+                     data directory and a new token",
+                    request.node
+                ));
+            }
             Redeemable::Again(certificate) => certificate,
             Redeemable::Unused => {
                 self.check_joiner(&books, request, joiner)?;

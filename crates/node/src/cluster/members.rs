@@ -87,6 +87,18 @@ impl Members {
         members.filter(|(_, member)| member.is_one())
     }
 
+    /// Those that were let in, and were neither heard of since nor removed.
+    pub(super) fn expected(&self) -> impl Iterator<Item = NodeId> {
+        let silent = |member: &Member| !member.removed && member.addresses.is_empty();
+        let expected = self.members.iter().filter(move |(_, member)| silent(member));
+        expected.map(|(node, _)| *node)
+    }
+
+    /// Whether it is lost for good.
+    pub(super) fn is_removed(&self, node: NodeId) -> bool {
+        self.members.get(&node).is_some_and(|member| member.removed)
+    }
+
     /// Those that are lost for good.
     pub(super) fn removed(&self) -> Vec<NodeId> {
         let removed = self.members.iter().filter(|(_, member)| member.removed);
@@ -224,6 +236,7 @@ mod tests {
         members.learn([(NodeId(4), Vec::new())]).unwrap();
         for members in [&members, &Members::open(&folder).unwrap()] {
             assert_eq!(members.iter().count(), 0);
+            assert_eq!(members.expected().collect::<Vec<_>>(), [1, 2, 3].map(NodeId));
             // Their ids are theirs nevertheless.
             assert!(members.is_taken(NodeId(1), PublicKey([9; 32])));
             assert!(members.is_taken(NodeId(2), PublicKey([9; 32])));
@@ -234,6 +247,8 @@ mod tests {
         members.learn([(NodeId(3), addresses())]).unwrap();
         let read = Members::open(&folder).unwrap();
         assert_eq!(read.iter().map(|(node, _)| node).collect::<Vec<_>>(), [NodeId(3)]);
+        members.remove(NodeId(2)).unwrap();
+        assert_eq!(members.expected().collect::<Vec<_>>(), [NodeId(1)], "the others came, or went");
     }
 
     #[test]

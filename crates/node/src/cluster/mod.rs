@@ -325,6 +325,14 @@ impl Cluster {
         others
     }
 
+    /// Nodes that were let in and have not come, as far as this one knows: whoever lets a node in knows that
+    /// alone, until it comes.
+    pub(crate) fn expected(&self) -> BTreeSet<NodeId> {
+        let met = self.places();
+        let expected = self.admissions.expected().into_iter();
+        expected.filter(|node| !met.contains_key(node)).collect()
+    }
+
     /// Whether a node is a member as far as this one has heard, or was one until it was removed.
     pub(crate) fn has_heard_of(&self, node: NodeId) -> bool {
         node == self.transport.identity().node

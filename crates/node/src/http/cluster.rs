@@ -1,6 +1,6 @@
 //! The cluster that a node is a member of: who is in it, and invitations to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -41,6 +41,9 @@ pub(super) struct ClusterView {
     unreachable: Vec<String>,
     /// Nodes that were removed for good.
     removed: Vec<String>,
+    /// Nodes that were let in and have not come, as far as the members that answer know: they hold nothing and
+    /// are waited for by nobody.
+    expected: Vec<String>,
     /// Of the node that answers.
     own: Share,
 }
@@ -70,6 +73,9 @@ pub(super) struct Share {
     /// executions that have ended, and that it holds together with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     awaited: Vec<String>,
+    /// Nodes that it has let in and that have not come since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) expected: Vec<String>,
 }
 
 /// A member, as another one sees it.
@@ -135,12 +141,14 @@ pub(super) async fn show(
         (Some(relay), None) => across::shares(relay).await,
         _ => BTreeMap::new(),
     };
-    let own = Share::of(&standing);
+    let expected = cluster.expected().into_iter().map(text_of).collect();
+    let own = Share { expected, ..Share::of(&standing) };
     let (identity, mut peers) =
         (cluster.transport().identity(), cluster.transport().statistics().peers);
     shares.insert(identity.node, own.clone());
     let ahead: BTreeMap<NodeId, f64> =
         standing.clocks.iter().map(|(node, micros)| (*node, *micros as f64 / 1e6)).collect();
+    let expected = expected_by(cluster, shares.values());
     let members = cluster.places().into_iter().map(|(node, addresses)| {
         let PeerStatistics { connected, sent, received, displaced, .. } =
             peers.remove(&node).unwrap_or_default();
@@ -174,8 +182,20 @@ pub(super) async fn show(
         members: members.collect(),
         unreachable: silent.map(|other| text_of(other.node)).collect(),
         removed: standing.removed.iter().copied().map(text_of).collect(),
+        expected: expected.into_iter().collect(),
         own,
     }))
+}
+
+/// Nodes that were let in by any of those that say what they have to do with executions, and that have not come.
+/// Whoever has let one in may not have heard yet that it came to somebody else, or was removed.
+pub(super) fn expected_by<'a>(
+    cluster: &Cluster,
+    shares: impl Iterator<Item = &'a Share>,
+) -> BTreeSet<String> {
+    let expected = shares.flat_map(|share| share.expected.iter().cloned());
+    let came = |text: &String| node_of(text).is_ok_and(|node| cluster.has_heard_of(node));
+    expected.filter(|text| !came(text)).collect()
 }
 
 /// Other members that are not as they should be, as text.
@@ -238,7 +258,8 @@ impl Share {
     fn of(standing: &ClusterStanding) -> Self {
         let ClusterStanding { live, held, led, stalled, alone, hearing, draining, .. } = *standing;
         let awaited = standing.awaited.iter().map(|node| format!("{:016x}", node.0)).collect();
-        Self { live, held, led, stalled, alone, hearing, draining, awaited }
+        let expected = Vec::new();
+        Self { live, held, led, stalled, alone, hearing, draining, awaited, expected }
     }
 }
 

@@ -13,9 +13,10 @@ use outlast_lineage::{NodeId, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::cluster::{member, node_of, standing, text_of};
+use super::cluster::{expected_by, member, node_of, standing, text_of};
 use super::payload::Parameters;
 use super::{Api, Problem, across};
+use crate::cluster::Cluster;
 
 /// How long nothing may have been heard of a node before it is taken to be lost rather than cut off.
 const HEARD_LATELY: Duration = Duration::from_secs(10 * 60);
@@ -104,7 +105,7 @@ impl Held {
     params(("node" = String, Path), Removal),
     responses(
         (status = 202, body = Removed),
-        (status = 404, body = Problem),
+        (status = 404, description = "Nobody who answers has let such a node in, or it was removed", body = Problem),
         (status = 409, description = "It is heard now, and is not removed unless that is forced", body = Problem),
     )
 )]
@@ -115,7 +116,7 @@ pub(super) async fn remove(
 ) -> Result<(StatusCode, Json<Removed>), Problem> {
     let cluster = member(&api)?;
     let node = node_of(&node)?;
-    if !cluster.places().contains_key(&node) {
+    if !cluster.places().contains_key(&node) && !is_expected(&api, cluster, node).await {
         let detail = format!("there is no member {}, or no longer", text_of(node));
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
     }
@@ -143,6 +144,16 @@ pub(super) async fn remove(
         }
         other => Err(Problem::unexpected(&other)),
     }
+}
+
+/// Whether a node was let in and has not come: whoever let it in says so.
+async fn is_expected(api: &Api, cluster: &Cluster, node: NodeId) -> bool {
+    if cluster.expected().contains(&node) {
+        return true;
+    }
+    let Some(relay) = &api.options.relay else { return false };
+    let shares = across::shares(relay).await;
+    expected_by(cluster, shares.values()).contains(&text_of(node))
 }
 
 /// How lately a member was heard of, if that is so lately that it may only be cut off.
