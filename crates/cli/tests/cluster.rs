@@ -381,6 +381,54 @@ fn a_second_node_joins_and_both_know_where_the_other_is() {
     assert!(text(&third.stderr).contains("used by another node"), "{third:?}");
 }
 
+/// Two that run as one node would both write in its name.
+#[test]
+fn a_copy_of_a_data_directory_beside_the_original_ends_and_everybody_says_what_to_do() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let token = first.invite(&[])["token"].as_str().unwrap().to_owned();
+    let (original, copy) = (directory.path().join("second"), directory.path().join("copy"));
+    drop(Node::start_joining(&original, &token));
+    let copied = Command::new("cp").arg("-r").args([&original, &copy]).status().unwrap();
+    assert!(copied.success());
+    let second = Node::start(&original, &[]);
+    second.until_alive(&first.id());
+    first.until_alive(&second.id());
+    let start_copy = || outlast(&["node"]).args(PORTS).arg("--data").arg(&copy).output().unwrap();
+    let mark = copy.join("cluster").join("turned-away");
+    // In the same life as the original, and then in a later one.
+    for _ in 0..2 {
+        let ended = start_copy();
+        let said = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(6), "{said}");
+        assert!(said.contains("another process runs as this node"), "{said}");
+        assert!(said.contains(&format!("delete {}", mark.display())), "{said}");
+        let seen = first.member(&second.id(), |_| true);
+        assert_eq!(
+            (&seen["connected"], &seen["reachable"]),
+            (&json!(true), &json!(true)),
+            "{seen}"
+        );
+        assert_eq!(seen["turnedAway"], "127.0.0.1", "{seen}");
+        // Nobody waits for it to come when the original is down.
+        let again = start_copy();
+        assert_eq!(again.status.code(), Some(6), "{again:?}");
+        assert!(text(&again.stderr).contains("does not start"), "{again:?}");
+        std::fs::remove_file(&mark).unwrap();
+    }
+    let told = first.command(&["cluster", "status"]).output().unwrap();
+    let warning = format!("as {} within the last ten minutes, and was turned away", second.id());
+    assert!(text(&told.stderr).contains(&warning), "{told:?}");
+
+    // If it is heard while the original is down, the original is the one that is turned away.
+    drop(second);
+    let copied = Node::start(&copy, &[]);
+    first.until_alive(&copied.id());
+    let late = outlast(&["node"]).args(PORTS).arg("--data").arg(&original).output().unwrap();
+    assert_eq!(late.status.code(), Some(6), "{late:?}");
+    first.until_alive(&copied.id());
+}
+
 #[test]
 fn what_a_member_is_told_of_joining_does_nothing_even_if_it_makes_no_sense() {
     let (_directory, data) = founded();

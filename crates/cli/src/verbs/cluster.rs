@@ -163,7 +163,7 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     let (silent, stuck) = (count(Missed::Unreachable), count(Missed::Stuck));
     let deaf = count(Missed::Deaf);
     for member in members {
-        if let Some(warning) = clock_warning(member) {
+        for warning in clock_warning(member).into_iter().chain(copy_warning(member)) {
             tell!("{warning}");
         }
     }
@@ -206,6 +206,16 @@ fn clock_warning(member: &Json) -> Option<String> {
     Some(format!(
         "the clock of {node} is {seconds:.0} s {word} that of the node asked: one of them is wrong. Whoever goes on \
          with an execution reckons with it, but the times that workflows and histories show differ"
+    ))
+}
+
+/// What whoever looks after the machines should know of a member that runs twice.
+fn copy_warning(member: &Json) -> Option<String> {
+    let (node, from) = (member["node"].as_str()?, member["turnedAway"].as_str()?);
+    Some(format!(
+        "a second process came from {from} as {node} within the last ten minutes, and was turned away: a copy of \
+         its data directory is in use there. Only the one that was here first is heard; the other one ends, says so, \
+         and does not start any more. Delete its directory, and have that machine join as a new node"
     ))
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use outlast_engine::{Ask, Reply};
-use outlast_node::cluster::Cluster;
+use outlast_node::cluster::{self, Cluster};
+use outlast_node::data::Meta;
 use outlast_node::http::{self, read_token, rotate_token};
 use outlast_node::{Configuration, Node, NodeHandle, Stopped};
 use serde_json::json;
@@ -126,6 +127,7 @@ struct Up {
 /// that has joined and cannot be reached is missed by the others.
 async fn enter(arguments: &Arguments, directory: &Path) -> anyhow::Result<(Door, Membership)> {
     let (lock, meta) = prepared(directory)?;
+    cluster::may_start(directory).map_err(|error| Failure::storage(error.to_string()))?;
     let options = http::Options {
         listen: arguments.listen,
         hosts: arguments.hosts.clone(),
@@ -237,8 +239,25 @@ async fn serve(arguments: &Arguments, directory: &Path, up: Up) -> anyhow::Resul
     match stopped {
         Stopped::Asked => Ok(Exit::Completed),
         Stopped::Removed { .. } => Err(stopped.into()),
+        Stopped::TurnedAway { .. } => Err(put_aside(directory, node.meta(), &stopped).into()),
         stopped => Err(Failure::storage(stopped.to_string()).into()),
     }
+}
+
+/// What is to be done about a node that runs twice. A supervisor would start it again and again, until it comes
+/// at a moment when the other one is down, and is heard in its place.
+fn put_aside(directory: &Path, meta: &Meta, stopped: &Stopped) -> Failure {
+    let kept = Meta::read(directory).ok().flatten();
+    // On a disk that has moved to another machine, it is the next life of this one that is heard.
+    if kept.is_none_or(|kept| kept.epoch != meta.epoch) {
+        return Failure::storage(format!(
+            "{stopped}\n  its data directory is used by another process"
+        ));
+    }
+    let what_to_do = cluster::put_aside(directory, &stopped.to_string())
+        .and_then(|()| cluster::may_start(directory))
+        .map_or_else(|said| said.to_string(), |()| String::new());
+    Failure::storage(format!("{stopped}\n  {what_to_do}"))
 }
 
 /// Waits for the answers to calls that must not be made twice: nobody else would hear them, and a person would

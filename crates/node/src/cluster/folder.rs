@@ -7,6 +7,7 @@
 //! authority.pem   the authority's certificate
 //! node.pem        the node's certificate; written last: with it, the node is a member
 //! members.json    the members this node has heard of, and where they are
+//! turned-away     only if another process was heard as the node: why it does not start any more
 //! invitations/    tokens that were given out, one file each
 //! ```
 //!
@@ -26,6 +27,7 @@ const NODE_KEY: &str = "node.key";
 const NODE_CERTIFICATE: &str = "node.pem";
 const AUTHORITY_KEY: &str = "authority.key";
 const AUTHORITY_CERTIFICATE: &str = "authority.pem";
+const TURNED_AWAY: &str = "turned-away";
 
 /// The folder of a data directory.
 #[derive(Clone, Debug)]
@@ -99,6 +101,17 @@ impl Folder {
         )
         .ok_or_else(|| ClusterError::damaged(&self.path(AUTHORITY_KEY)))?;
         Ok(Some(Credentials { identity, authority }))
+    }
+
+    /// Keeps the node from starting again, and why.
+    pub(super) fn put_aside(&self, why: &str) -> Result<(), ClusterError> {
+        write(&self.path(TURNED_AWAY), format!("{why}\n").as_bytes())
+    }
+
+    /// The file that keeps the node from starting, if there is one.
+    pub(super) fn put_aside_by(&self) -> Option<PathBuf> {
+        let path = self.path(TURNED_AWAY);
+        path.exists().then_some(path)
     }
 
     pub(super) fn create(&self, path: &Path) -> Result<(), ClusterError> {

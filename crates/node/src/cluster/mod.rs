@@ -91,6 +91,18 @@ pub enum ClusterError {
         /// Whom the certificate names.
         certified: u64,
     },
+    /// Another process was heard as the node.
+    #[error(
+        "another process was heard as the node of this data directory, so it does not start: keep the one that is \
+         heard (`outlast cluster status` at a member says where that is), and have this machine join as a new node, \
+         with an empty directory and a token (`outlast cluster invite`). Only if the other one is gone for good, \
+         and was not heard while this one was down, delete {} and start it again",
+        path.display()
+    )]
+    PutAside {
+        /// The file that says so.
+        path: PathBuf,
+    },
     /// The node is a member already.
     #[error("the node is a member of cluster {cluster} already")]
     Member {
@@ -208,6 +220,17 @@ pub(crate) fn others_of(
     let members = Members::open(&folder)?;
     let others = members.iter().map(|(member, _)| member).filter(|member| *member != node);
     Ok((others.collect(), members.removed().into_iter().collect()))
+}
+
+/// Keeps the node of a data directory from starting again, because another process is heard as it: two that took
+/// turns would write in one name. Only a person knows which of them is the copy.
+pub fn put_aside(directory: &Path, why: &str) -> Result<(), ClusterError> {
+    Folder::of(directory).put_aside(why)
+}
+
+/// Whether the node of a data directory may start.
+pub fn may_start(directory: &Path) -> Result<(), ClusterError> {
+    Folder::of(directory).put_aside_by().map_or(Ok(()), |path| Err(ClusterError::PutAside { path }))
 }
 
 /// Listens for other nodes; port 0 takes any free one.

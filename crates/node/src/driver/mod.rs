@@ -83,6 +83,17 @@ pub enum Stopped {
         /// The executions that it held together with others and that had not ended for it.
         unfinished: Vec<ExecutionId>,
     },
+    /// Another process is heard as this node: one of the two uses a copy of the data directory of the other.
+    #[error(
+        "another process runs as this node: node {by:016x} does not let this one in ({reason}); only one is heard, \
+         so this one has ended"
+    )]
+    TurnedAway {
+        /// The id of the node that says so.
+        by: u64,
+        /// What it says.
+        reason: String,
+    },
     /// Something that must always hold did not. What is recorded is whole.
     #[error("the node stopped itself because of a mistake in it; start it again")]
     Broken,
@@ -156,6 +167,8 @@ pub(crate) struct Driver {
     stopping: bool,
     /// Who said that this node was removed from its cluster.
     shut_out_by: Option<NodeId>,
+    /// Who said that it hears another process as this node, and what it said.
+    turned_away: Option<(NodeId, String)>,
     /// Whether the wall clock was found to have parted from the node's.
     parted: bool,
 }
@@ -171,6 +184,9 @@ impl Driver {
                 break stopped;
             }
             if self.stopping && self.is_settled() {
+                if let Some((NodeId(by), reason)) = self.turned_away.take() {
+                    break Stopped::TurnedAway { by, reason };
+                }
                 let Some(NodeId(by)) = self.shut_out_by else { break Stopped::Asked };
                 let unfinished = self.engine.unfinished_with_others().collect();
                 break Stopped::Removed { by, unfinished };
@@ -300,6 +316,10 @@ impl Driver {
             Message::Count(reply) => drop(reply.send(self.counts())),
             Message::ShutOut { by } => {
                 self.shut_out_by = Some(by);
+                self.stopping = true;
+            }
+            Message::TurnedAway { by, reason } => {
+                self.turned_away = Some((by, reason));
                 self.stopping = true;
             }
             Message::Stop => {

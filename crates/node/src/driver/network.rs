@@ -35,8 +35,8 @@ pub(crate) async fn keep_giving(
     let _taking = relay.taking();
     let mut arrived = Vec::new();
     while 0 < events.recv_many(&mut arrived, BATCH_MAX).await {
-        if let Some(by) = arrived.iter().find_map(shut_out_by) {
-            inbox.give(Message::ShutOut { by });
+        if let Some(told) = arrived.iter().find_map(end_told) {
+            inbox.give(told);
         }
         let messages: Vec<Arrived> =
             arrived.drain(..).filter_map(|event| message_of(event, &relay)).collect();
@@ -62,14 +62,17 @@ fn message_of(event: Event, relay: &Relay) -> Option<Arrived> {
             None
         }
         // Who can be reached the engine finds out by its own heartbeats.
-        Event::Connected { .. } | Event::ShutOut { .. } => None,
+        Event::Connected { .. } | Event::ShutOut { .. } | Event::TurnedAway { .. } => None,
     }
 }
 
-/// Who says that this node was removed, if an event tells of that.
-const fn shut_out_by(event: &Event) -> Option<NodeId> {
+/// That this node was removed, or another process is heard as it, if an event tells of that.
+fn end_told(event: &Event) -> Option<Message> {
     match event {
-        Event::ShutOut { by } => Some(*by),
+        Event::ShutOut { by } => Some(Message::ShutOut { by: *by }),
+        Event::TurnedAway { by, reason } => {
+            Some(Message::TurnedAway { by: *by, reason: reason.clone() })
+        }
         _ => None,
     }
 }

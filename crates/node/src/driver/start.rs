@@ -168,6 +168,7 @@ pub(crate) fn start(
         full: false,
         stopping: false,
         shut_out_by: None,
+        turned_away: None,
         parted: false,
     };
     driver.begin(durable, outputs);

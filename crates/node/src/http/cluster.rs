@@ -95,6 +95,10 @@ struct MemberView {
     /// By how many seconds its clock is ahead of that of the node that answers, if it differs by one or more.
     #[serde(rename = "clockAhead", skip_serializing_if = "Option::is_none")]
     clock_ahead: Option<f64>,
+    /// Where another process came from that spoke as this member, beside the one that is heard, and was turned
+    /// away within the last ten minutes: a copy of its data directory is in use.
+    #[serde(rename = "turnedAway", skip_serializing_if = "Option::is_none")]
+    turned_away: Option<String>,
     /// What it has to do with executions, if it answered.
     share: Option<Share>,
     /// Whether messages can leave for it; of the node that answers, always.
@@ -150,7 +154,7 @@ pub(super) async fn show(
         standing.clocks.iter().map(|(node, micros)| (*node, *micros as f64 / 1e6)).collect();
     let expected = expected_by(cluster, shares.values());
     let members = cluster.places().into_iter().map(|(node, addresses)| {
-        let PeerStatistics { connected, sent, received, displaced, .. } =
+        let PeerStatistics { connected, sent, received, displaced, second, .. } =
             peers.remove(&node).unwrap_or_default();
         let here = node == identity.node;
         let other = standing.members.iter().find(|other| other.node == node);
@@ -167,6 +171,7 @@ pub(super) async fn show(
             release: release.to_owned(),
             reachable: here || other.is_some_and(|other| other.reachable),
             clock_ahead: ahead.get(&node).copied(),
+            turned_away: second.map(|from| from.to_string()),
             share: shares.remove(&node),
             connected: connected || here,
             sent,

@@ -126,7 +126,7 @@ async fn greet(shared: &Arc<Shared>, stream: TcpStream, from: SocketAddr) -> Res
     let wants_to_join =
         start.client_hello().alpn().is_some_and(|mut names| names.any(|name| name == JOINING));
     if !wants_to_join {
-        return greet_member(shared, start).await;
+        return greet_member(shared, start, from).await;
     }
     // Before the handshake, which is what costs most.
     if !shared.door.may_join(from.ip(), Instant::now()) {
@@ -147,6 +147,7 @@ async fn greet(shared: &Arc<Shared>, stream: TcpStream, from: SocketAddr) -> Res
 async fn greet_member(
     shared: &Arc<Shared>,
     start: StartHandshake<TcpStream>,
+    from: SocketAddr,
 ) -> Result<Guest, Shut> {
     let stream = start.into_stream(Arc::clone(&shared.tls.accept)).await?;
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
@@ -161,7 +162,8 @@ async fn greet_member(
     }
     let read = Hello::read(&frame.payload, (cluster, node)).map_err(Shut::from);
     let read = read.and_then(|hello| {
-        let arrived = shared.arrivals.arrive(node, hello.incarnation, hello.process)?;
+        let arrived =
+            shared.arrivals.arrive(node, (hello.incarnation, hello.process), from.ip())?;
         Ok((hello, arrived))
     });
     let (hello, arrived) = match read {

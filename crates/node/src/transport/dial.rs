@@ -32,6 +32,9 @@ use crate::random;
 /// A buffer that has grown beyond this is not kept.
 const BUFFER_BYTES_KEPT: usize = 1024 * 1024;
 
+/// For how many times of silence a peer must have heard another process as this node before that is believed.
+const SILENCES_BEFORE_THE_END: u32 = 3;
+
 /// A peer that is dialled.
 pub(super) struct Peer {
     pub(super) node: NodeId,
@@ -41,6 +44,25 @@ pub(super) struct Peer {
     /// Told when the peer has shown that it is there.
     pub(super) seen: Notify,
     pub(super) counters: PeerCounters,
+}
+
+/// That a peer does not let this node in, and since when it has said so.
+struct Refused {
+    reason: String,
+    since: Instant,
+}
+
+impl Refused {
+    fn now(reason: String) -> Self {
+        Self { reason, since: Instant::now() }
+    }
+
+    /// Whether the peer hears another process as this node, and not only the rest of this one's earlier life:
+    /// that is given up after a time of silence.
+    fn is_for_good(&self, silence_max: Duration) -> bool {
+        Unwelcome::is_of_a_second(&self.reason)
+            && silence_max * SILENCES_BEFORE_THE_END <= self.since.elapsed()
+    }
 }
 
 /// Why a peer was not reached.
@@ -67,7 +89,7 @@ enum DialError {
 /// Reaches a peer for as long as the task is let live.
 pub(super) async fn keep_reaching(shared: Arc<Shared>, peer: Arc<Peer>) {
     let mut attempts: u32 = 0;
-    let mut refused = None;
+    let mut refused: Option<Refused> = None;
     let mut changed = peer.addresses.subscribe();
     loop {
         match dial(&shared, &peer, attempts).await {
@@ -88,10 +110,18 @@ pub(super) async fn keep_reaching(shared: Arc<Shared>, peer: Arc<Peer>) {
                         // Whoever reads events stops the node; if nobody does, nothing is lost.
                         let _ = shared.events.send(Event::ShutOut { by }).await;
                     }
-                    // Told once: it says the same each time, and a node that is not heard may run twice.
-                    DialError::Refused(reason) if refused.as_ref() != Some(&reason) => {
-                        tracing::warn!(peer, reason, "a member does not hear this node");
-                        refused = Some(reason);
+                    DialError::Refused(reason) => {
+                        let before = refused.take().filter(|before| before.reason == reason);
+                        // Told once: it says the same each time.
+                        if before.is_none() {
+                            tracing::warn!(peer, reason, "a member does not hear this node");
+                        }
+                        let now = before.unwrap_or_else(|| Refused::now(reason));
+                        if now.is_for_good(shared.settings.silence_max) {
+                            let reason = now.reason.clone();
+                            let _ = shared.events.send(Event::TurnedAway { by, reason }).await;
+                        }
+                        refused = Some(now);
                     }
                     _ => {}
                 }
@@ -264,6 +294,18 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(pause(&settings, attempts, u16::MAX), settings.retry_max);
         assert_eq!(attempts_after(silence_max, attempts, silence_max), 0);
+    }
+
+    #[test]
+    fn only_whoever_hears_another_process_for_longer_than_a_dead_one_is_heard_ends_this_one() {
+        let silence_max = Duration::from_secs(1);
+        let is_for_good = |reason: &Unwelcome, for_: u32| {
+            let since = Instant::now().checked_sub(silence_max * for_).unwrap();
+            Refused { reason: reason.to_string(), since }.is_for_good(silence_max)
+        };
+        let twice = Unwelcome::Twice { known: 1 };
+        assert_eq!([0, 1, 2, 3].map(|it| is_for_good(&twice, it)), [false, false, false, true]);
+        assert!(!is_for_good(&Unwelcome::ShutOut, 9), "that is told in another way");
     }
 
     #[test]

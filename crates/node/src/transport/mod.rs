@@ -29,7 +29,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -91,6 +91,13 @@ pub enum Event {
     ShutOut {
         /// Who says so.
         by: NodeId,
+    },
+    /// A peer has not let this process in for a while: it hears another one as this node.
+    TurnedAway {
+        /// Who says so.
+        by: NodeId,
+        /// What it says.
+        reason: String,
     },
 }
 
@@ -297,7 +304,7 @@ impl Transport {
         let peers = peers.iter().flatten();
         let strangers = &shared.strangers;
         Statistics {
-            peers: peers.map(|(node, known)| (*node, known.peer.statistics())).collect(),
+            peers: peers.map(|(node, known)| (*node, shared.statistics_of(&known.peer))).collect(),
             crowded: strangers.crowded.get(),
             slow: strangers.slow.get(),
             refused: strangers.refused.get(),
@@ -380,21 +387,22 @@ impl Shared {
     }
 }
 
-impl Peer {
-    fn statistics(&self) -> PeerStatistics {
-        let (queued_messages, queued_bytes) = self.queue.level();
+impl Shared {
+    fn statistics_of(&self, peer: &Peer) -> PeerStatistics {
+        let (queued_messages, queued_bytes) = peer.queue.level();
         PeerStatistics {
-            addresses: self.addresses.borrow().clone(),
-            connected: self.connected.load(Ordering::Acquire),
-            connections: self.counters.connections.get(),
-            sent: self.counters.sent.get(),
-            received: self.counters.received.get(),
-            displaced: self.counters.displaced.get(),
-            outdated: self.counters.outdated.get(),
-            blocked: self.counters.blocked.get(),
-            garbage: self.counters.garbage.get(),
+            addresses: peer.addresses.borrow().clone(),
+            connected: peer.connected.load(Ordering::Acquire),
+            connections: peer.counters.connections.get(),
+            sent: peer.counters.sent.get(),
+            received: peer.counters.received.get(),
+            displaced: peer.counters.displaced.get(),
+            outdated: peer.counters.outdated.get(),
+            blocked: peer.counters.blocked.get(),
+            garbage: peer.counters.garbage.get(),
             queued_messages,
             queued_bytes,
+            second: self.arrivals.second_of(peer.node, Instant::now()),
         }
     }
 }

@@ -4,7 +4,9 @@
 //! arrived, the socket is not read, and the sender's queue fills instead of our memory.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use outlast_lineage::NodeId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf};
@@ -16,6 +18,12 @@ use super::faults::Direction;
 use super::frame::{FrameError, FrameReader, Kind};
 use super::{Event, Shared};
 
+/// For how long it is told that a second process of a member was turned away: longer than whoever is looks for
+/// what became of it, for it does not come again.
+const TOLD_FOR: Duration = Duration::from_secs(10 * 60);
+/// How a reason ends that says of a process that it is not the one whose data counts.
+const COPIED: &str = "is a copy of its data directory in use?";
+
 /// Why a member is not heard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Unwelcome {
@@ -25,14 +33,30 @@ pub(super) enum Unwelcome {
          data directory in use?"
     )]
     Stale { given: u64, known: u64 },
-    /// Another process speaks as the node, and is heard.
+    /// Another process speaks as the node, and is heard, or was in the same life.
     #[error(
-        "another process speaks as the node, also in incarnation {incarnation}, and was here before: is a \
-         copy of its data directory in use?"
+        "another process speaks as the node, in incarnation {known}, and was here before: is a copy of its \
+         data directory in use?"
     )]
-    Twice { incarnation: u64 },
+    Twice { known: u64 },
     #[error("the node was removed from the cluster")]
     ShutOut,
+}
+
+impl Unwelcome {
+    /// Whether a reason that a peer gave says that this process is not the one that is heard as its node.
+    pub(super) fn is_of_a_second(reason: &str) -> bool {
+        reason.ends_with(COPIED)
+    }
+}
+
+/// A process that speaks as a member beside the one that is heard, and is turned away.
+#[derive(Clone, Copy)]
+struct Second {
+    /// Where it comes from.
+    from: IpAddr,
+    /// When it was last turned away.
+    at: Instant,
 }
 
 /// The newest connection of every member.
@@ -48,6 +72,7 @@ struct Arrival {
     process: Option<u64>,
     /// The process that was last refused for being a second one.
     refused: Option<u64>,
+    second: Option<Second>,
     shut_out: bool,
     /// The number of the newest connection.
     newest: watch::Sender<u64>,
@@ -63,13 +88,14 @@ pub(super) struct Arrived {
 }
 
 impl Arrivals {
-    /// Takes in a connection of a member; the one before it ends, unless it is another process's in the
-    /// same life: two that took turns would both be heard by halves.
+    /// Takes in a connection of a member; the one before it ends, unless it is another process's: two that
+    /// took turns would both be heard by halves, and would write in one name. A later life is let in when the one
+    /// before is not heard any more, which is soon, for its connection ends with it.
     pub(super) fn arrive(
         &self,
         node: NodeId,
-        incarnation: u64,
-        process: Option<u64>,
+        (incarnation, process): (u64, Option<u64>),
+        from: IpAddr,
     ) -> Result<Arrived, Unwelcome> {
         let mut arrivals = self.arrivals();
         let arrival = arrivals.entry(node).or_default();
@@ -77,16 +103,17 @@ impl Arrivals {
             return Err(Unwelcome::ShutOut);
         }
         if incarnation < arrival.incarnation {
+            arrival.second = Some(Second { from, at: Instant::now() });
             return Err(Unwelcome::Stale { given: incarnation, known: arrival.incarnation });
         }
-        // Whoever died before its new life was on its disk comes back in the same one.
         let is_heard = 0 < arrival.newest.receiver_count();
-        if is_heard
-            && incarnation == arrival.incarnation
+        // Every start is a new life, on the disk before anybody hears of it: nobody comes twice in one.
+        if (is_heard || incarnation == arrival.incarnation)
             && let (Some(given), Some(known)) = (process, arrival.process)
             && given != known
         {
-            let unwelcome = Unwelcome::Twice { incarnation };
+            arrival.second = Some(Second { from, at: Instant::now() });
+            let unwelcome = Unwelcome::Twice { known: arrival.incarnation };
             if arrival.refused.replace(given) != Some(given) {
                 tracing::warn!(peer = shown(node), reason = %unwelcome, "a connection was refused");
             }
@@ -110,6 +137,12 @@ impl Arrivals {
 
     pub(super) fn is_shut_out(&self, node: NodeId) -> bool {
         self.arrivals().get(&node).is_some_and(|arrival| arrival.shut_out)
+    }
+
+    /// Where a second process of a member was turned away from lately.
+    pub(super) fn second_of(&self, node: NodeId, now: Instant) -> Option<IpAddr> {
+        let second = self.arrivals().get(&node)?.second?;
+        (now.duration_since(second.at) < TOLD_FOR).then_some(second.from)
     }
 
     fn arrivals(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arrival>> {
@@ -200,37 +233,62 @@ async fn receive<S: AsyncRead + AsyncWrite>(
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
+
+    const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[test]
     fn an_earlier_life_does_not_replace_a_later_one() {
         let arrivals = Arrivals::default();
-        let first = arrivals.arrive(NodeId(1), 5, Some(7)).unwrap();
-        let refused = arrivals.arrive(NodeId(1), 4, Some(6)).err();
+        let first = arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap();
+        let refused = arrivals.arrive(NodeId(1), (4, Some(6)), FROM).err();
         assert_eq!(refused, Some(Unwelcome::Stale { given: 4, known: 5 }));
         assert_eq!(*first.newest.borrow(), first.number);
-        let second = arrivals.arrive(NodeId(1), 5, Some(7)).unwrap();
+        let second = arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap();
         assert_ne!(*first.newest.borrow(), first.number, "the newer connection counts");
         assert_eq!(*second.newest.borrow(), second.number);
-        arrivals.arrive(NodeId(2), 1, None).unwrap();
+        arrivals.arrive(NodeId(2), (1, None), FROM).unwrap();
     }
 
     #[test]
-    fn a_second_process_in_one_life_is_not_heard_beside_the_first() {
+    fn whoever_is_turned_away_is_told_why_in_words_that_are_known_again() {
+        let reasons = [Unwelcome::Stale { given: 4, known: 5 }, Unwelcome::Twice { known: 5 }];
+        assert!(reasons.iter().all(|reason| Unwelcome::is_of_a_second(&reason.to_string())));
+        assert!(!Unwelcome::is_of_a_second(&Unwelcome::ShutOut.to_string()));
+    }
+
+    #[test]
+    fn a_second_process_is_not_heard_beside_the_first_in_whatever_life() {
         let arrivals = Arrivals::default();
-        let first = arrivals.arrive(NodeId(1), 5, Some(7)).unwrap();
-        let refused = arrivals.arrive(NodeId(1), 5, Some(8)).err();
-        assert_eq!(refused, Some(Unwelcome::Twice { incarnation: 5 }));
+        let first = arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap();
+        let now = Instant::now();
+        assert_eq!(arrivals.second_of(NodeId(1), now), None);
+        for life in [5, 6] {
+            let refused = arrivals.arrive(NodeId(1), (life, Some(8)), FROM).err();
+            assert_eq!(refused, Some(Unwelcome::Twice { known: 5 }));
+        }
         assert_eq!(*first.newest.borrow(), first.number, "the first goes on");
+        assert_eq!(arrivals.second_of(NodeId(1), now), Some(FROM));
+        assert_eq!(arrivals.second_of(NodeId(1), Instant::now() + TOLD_FOR), None);
         // It may come anew, and whoever does not say which process it is replaces it as before.
-        let again = arrivals.arrive(NodeId(1), 5, Some(7)).unwrap();
-        let older = arrivals.arrive(NodeId(1), 5, None).unwrap();
-        arrivals.arrive(NodeId(1), 5, Some(8)).unwrap();
-        // A later life replaces it, and once nobody is heard anybody may come.
+        let again = arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap();
+        let older = arrivals.arrive(NodeId(1), (5, None), FROM).unwrap();
+        arrivals.arrive(NodeId(1), (5, Some(8)), FROM).unwrap();
         drop((first, again, older));
-        let third = arrivals.arrive(NodeId(1), 6, Some(9)).unwrap();
-        assert!(arrivals.arrive(NodeId(1), 6, Some(8)).is_err());
-        drop(third);
-        arrivals.arrive(NodeId(1), 6, Some(8)).unwrap();
+    }
+
+    #[test]
+    fn a_later_life_comes_when_the_one_before_is_not_heard_any_more_and_nobody_twice_in_one() {
+        let arrivals = Arrivals::default();
+        drop(arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap());
+        // What was written in this life by one process is not written by another one.
+        let refused = arrivals.arrive(NodeId(1), (5, Some(8)), FROM).err();
+        assert_eq!(refused, Some(Unwelcome::Twice { known: 5 }));
+        drop(arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap());
+        drop(arrivals.arrive(NodeId(1), (6, Some(8)), FROM).unwrap());
+        let refused = arrivals.arrive(NodeId(1), (5, Some(7)), FROM).err();
+        assert_eq!(refused, Some(Unwelcome::Stale { given: 5, known: 6 }));
     }
 }

@@ -1,6 +1,7 @@
 //! What a transport has counted.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use outlast_lineage::NodeId;
@@ -83,4 +84,6 @@ pub struct PeerStatistics {
     pub queued_messages: usize,
     /// Bytes of messages that wait.
     pub queued_bytes: usize,
+    /// Where another process spoke as this peer that was not let in, lately.
+    pub second: Option<IpAddr>,
 }
