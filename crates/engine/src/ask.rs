@@ -80,6 +80,9 @@ pub enum Ask {
     },
     /// Forget an ended execution; `Reply::Done`.
     Delete(Which),
+    /// Forget an execution, also if its end is lost: it was decided on with nodes that are gone for good, and this
+    /// one does not have it. Nor must any other that is left, which whoever asks has found out; `Reply::Done`.
+    GiveUp(Which),
     /// The cluster as this node sees it; `Reply::Standing`.
     Standing,
     /// Remove a node that is lost for good, everywhere; `Reply::Done`.

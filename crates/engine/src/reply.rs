@@ -352,6 +352,8 @@ pub struct Holders {
     pub awaited: Vec<NodeId>,
     /// Those of them that this node cannot reach now: only these may be lost.
     pub unreachable: Vec<NodeId>,
+    /// Whether the end was decided on with nodes that may all be gone for good, and this one lacks it.
+    pub end_is_missing: bool,
 }
 
 /// Everything about one execution but its history.

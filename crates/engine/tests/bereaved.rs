@@ -6,9 +6,9 @@ mod driver;
 
 use std::time::Duration;
 
-use cluster::{Cluster, Provider, program_of};
+use cluster::{Cluster, Provider, kind, program_of};
 use driver::id;
-use outlast_engine::{Ask, Condition, Input, Reply, Strategy, Survival, Which};
+use outlast_engine::{Ask, Condition, Input, Refusal, Reply, Strategy, Survival, Which};
 use outlast_lineage::NodeId;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -120,5 +120,106 @@ fn the_last_of_three_comes_to_an_end_in_another_life() {
         cluster.lose(1);
         cluster.run_answering(10 * SECOND);
         assert_eq!(condition(&mut cluster, 3), Condition::Completed, "{strategy:?}");
+    }
+}
+
+/// Two nodes decide on an end and tell a third one that they did, but not which it was; then they are lost for good.
+fn without_its_end(strategy: Strategy) -> Cluster {
+    let mut cluster = held_by(3, strategy, Provider::Keyless);
+    cluster.cut(1, &[2, 3]);
+    cluster.run_answering(5 * SECOND);
+    assert_eq!(condition(&mut cluster, 3), Condition::Completed);
+    // What it asks of the others is lost, and what they ask it to agree to is not.
+    cluster.mute = vec![(1, kind::REPLICA)];
+    cluster.heal();
+    cluster.run(3 * SECOND);
+    cluster
+}
+
+fn end_is_missing(cluster: &mut Cluster, node: u64) -> bool {
+    cluster.node(node).show(id(1)).summary.holders.is_some_and(|it| it.end_is_missing)
+}
+
+/// It may have been told by those that are lost: any end that it was given now might be another one.
+#[test]
+fn an_end_that_is_lost_with_those_who_had_it_is_given_up_when_a_person_says_so() {
+    for strategy in [Strategy::PartitionTolerant, Strategy::Passive] {
+        let mut cluster = without_its_end(strategy);
+        let give_up = || Ask::GiveUp(Which::Id(id(1)));
+        let early = cluster.node(1).ask(give_up());
+        assert!(matches!(early, Reply::Refused(_)), "{strategy:?}: they have it: {early:?}");
+        cluster.lose(2);
+        cluster.lose(3);
+        cluster.run(10 * SECOND);
+        assert_eq!(condition(&mut cluster, 1), Condition::Running, "{strategy:?}");
+        assert!(end_is_missing(&mut cluster, 1), "{strategy:?}");
+        let told = standstill(&mut cluster, 1).expect("it stands still");
+        assert!(
+            told.starts_with("how it ended was decided with nodes that were removed"),
+            "{told}"
+        );
+        let deleted = cluster.node(1).ask(Ask::Delete(Which::Id(id(1))));
+        assert!(matches!(deleted, Reply::Refused(_)), "nobody deletes it by mistake: {deleted:?}");
+
+        let waiting = cluster.node(1).send(Ask::Wait(Which::Id(id(1))));
+        assert_eq!(cluster.node(1).ask(give_up()), Reply::Done, "{strategy:?}");
+        let forgotten = Reply::Refused(Refusal::Forgotten(id(1).to_string()));
+        assert_eq!(cluster.node(1).replies.get(&waiting), Some(&forgotten), "{strategy:?}");
+        for _ in 0..2 {
+            cluster.run(5 * SECOND);
+            assert_eq!(cluster.node(1).ask(Ask::Show(Which::Id(id(1)))), forgotten);
+            assert_eq!(cluster.node(1).ask(give_up()), forgotten, "once is enough");
+            cluster.node(1).engine.assert_invariants();
+            cluster.kill(1);
+            cluster.revive(1);
+        }
+    }
+}
+
+/// Its lost line goes first: what is left of an execution without it would be undone by nobody.
+#[test]
+fn the_lost_lines_of_what_is_given_up_go_with_it_whenever_the_node_dies() {
+    let calls = ["a", "b", "c"].map(|name| (name, Provider::Keyless));
+    let program = program_of("flow", &calls);
+    for dies_after in 0..4 {
+        let mut cluster = Cluster::new(3, &program);
+        cluster.start(&program, id(1), Survival::new(Strategy::PartitionTolerant, 3));
+        cluster.run(SECOND);
+        // Both go on, the first of them less far.
+        cluster.cut(1, &[2, 3]);
+        cluster.run(5 * SECOND);
+        for node in [1, 3, 3] {
+            let call = cluster.call_of(node);
+            cluster.answer(node, call);
+            cluster.run(SECOND);
+        }
+        cluster.heal();
+        cluster.run(5 * SECOND);
+        assert!(2 <= cluster.node(1).engine.extent(), "it has a lost line");
+        cluster.cut(1, &[2, 3]);
+        let call = cluster.call_of(3);
+        assert_eq!(cluster.answer(3, call), "c");
+        cluster.run(SECOND);
+        cluster.mute = vec![(1, kind::REPLICA)];
+        cluster.heal();
+        cluster.run(3 * SECOND);
+        cluster.lose(2);
+        cluster.lose(3);
+        cluster.run(SECOND);
+        assert!(end_is_missing(&mut cluster, 1));
+
+        cluster.node(1).send(Ask::GiveUp(Which::Id(id(1))));
+        cluster.dies_after = (0 < dies_after).then_some((1, dies_after));
+        cluster.run(SECOND);
+        if cluster.is_down(1) {
+            cluster.revive(1);
+            cluster.lose(2);
+        }
+        cluster.run(SECOND);
+        let again = cluster.node(1).ask(Ask::GiveUp(Which::Id(id(1))));
+        let forgotten = Reply::Refused(Refusal::Forgotten(id(1).to_string()));
+        assert!(again == Reply::Done || again == forgotten, "{dies_after}: {again:?}");
+        assert_eq!(cluster.node(1).engine.extent(), 0, "{dies_after}: nothing is left of it");
+        cluster.node(1).engine.assert_invariants();
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::nodes::Cluster;
 use super::processes::until;
-use super::{line, start, verdict};
+use super::{NAP, line, start, verdict};
 
 /// What the others had made, it asks for again by the same keys.
 #[test]
@@ -42,4 +42,29 @@ fn the_last_of_three_nodes_ends_what_waited_for_a_majority_and_deletes_it() {
     until("nobody is waited for", || {
         cluster.nodes[0].command(&["delete", &execution]).output().unwrap().status.success()
     });
+}
+
+/// Only what has no end any more can be given up; `crates/engine/tests/bereaved.rs` comes to that.
+#[test]
+fn what_goes_on_or_has_its_end_is_not_given_up_by_force() {
+    let cluster = Cluster::of(3);
+    let flow = cluster.file("nap.yaml", NAP);
+    let execution = start(&cluster.nodes[2], &flow, &["--survival", "passive:3"]);
+    let delete = |node: usize| {
+        cluster.nodes[node].command(&["delete", &execution, "--force"]).output().unwrap()
+    };
+    for node in 0..3 {
+        let refused = delete(node);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains("has not ended; cancel it first"), "{said}");
+        let shown = cluster.nodes[node].said(&["show", &execution, "--json"]);
+        assert_eq!(shown["endIsMissing"], Json::Null, "{shown}");
+    }
+    let cancelled = cluster.nodes[0].command(&["cancel", &execution]).output().unwrap();
+    assert!(cancelled.status.success(), "{cancelled:?}");
+    // What has ended is forgotten as without it, once all have forgotten that they held it together.
+    until("it can be deleted", || delete(1).status.success());
+    let gone = cluster.nodes[2].command(&["show", &execution]).output().unwrap();
+    assert_eq!(gone.status.code(), Some(1), "{gone:?}");
 }

@@ -103,6 +103,7 @@ impl Engine {
             }
             Ask::Resolve { filter, resolution } => self.resolve(step, caller, &filter, &resolution),
             Ask::Delete(which) => self.delete(step, caller, &which),
+            Ask::GiveUp(which) => self.give_up(step, caller, &which),
         }
     }
 
@@ -240,7 +241,12 @@ impl Engine {
         format!("execution {id} is {condition}: it can {denied}{more}")
     }
 
-    fn delete(&mut self, step: &mut Step, caller: Caller, which: &Which) -> Result<(), Refusal> {
+    pub(super) fn delete(
+        &mut self,
+        step: &mut Step,
+        caller: Caller,
+        which: &Which,
+    ) -> Result<(), Refusal> {
         let id = self.find(which)?;
         let entry = self.roster.known(id);
         let obstacle = if !entry.condition.is_end() {

@@ -16,6 +16,7 @@ mod definitions;
 mod entries;
 mod entry;
 mod events;
+mod giving_up;
 mod gossip;
 mod invariants;
 mod queue;
@@ -150,6 +151,8 @@ enum Work {
     Withdraw(ExecutionId),
     /// Forget a lost line.
     DropRemnant(ExecutionId),
+    /// Forget an execution whose end is lost, and its lost lines before.
+    GiveUp { execution: ExecutionId, caller: Caller },
     /// Become a replica of an execution whose definition has come.
     Begin { from: NodeId, begin: Box<Begin> },
 }
@@ -322,6 +325,7 @@ impl Engine {
             Work::RestartMachines(execution) => self.restart_consensus(step, execution),
             Work::Withdraw(remnant) => self.withdraw(step, remnant),
             Work::DropRemnant(remnant) => self.drop_remnant(step, remnant),
+            Work::GiveUp { execution, caller } => self.give_up_now(step, execution, caller),
             Work::Begin { from, begin } => self.take_begin(step, from, *begin),
         }
     }

@@ -147,6 +147,7 @@ const fn needed(ask: &Ask) -> Option<&Which> {
         | Ask::Parked(_)
         | Ask::Resolve { .. }
         | Ask::Delete(_)
+        | Ask::GiveUp(_)
         | Ask::Standing
         | Ask::Remove(_)
         | Ask::Drain(_) => None,

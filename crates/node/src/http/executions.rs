@@ -370,10 +370,20 @@ pub(super) async fn compensate(
     done(&api, &execution, |which| Ask::Compensate { which, reason }).await
 }
 
+/// What is forgotten.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Deletion {
+    /// Whether also an execution whose end is lost with nodes that were removed (`endIsMissing` at all that are
+    /// left): what was done stays done, and whoever waits for the end is told that it is forgotten.
+    force: Option<bool>,
+}
+
 /// Forget an execution that has ended.
 #[utoipa::path(
     delete, path = "/v1/executions/{execution}", tag = "executions",
-    params(("execution" = String, Path)),
+    params(("execution" = String, Path), Deletion),
     responses(
         (status = 202, body = model::Done),
         (status = 409, body = Problem),
@@ -383,8 +393,10 @@ pub(super) async fn compensate(
 pub(super) async fn delete(
     State(api): State<Arc<Api>>,
     Path(execution): Path<String>,
+    Parameters(deletion): Parameters<Deletion>,
 ) -> Result<(StatusCode, Json<model::Done>), Problem> {
-    done(&api, &execution, Ask::Delete).await
+    let ask = if deletion.force == Some(true) { Ask::GiveUp } else { Ask::Delete };
+    done(&api, &execution, ask).await
 }
 
 async fn done(

@@ -126,6 +126,10 @@ struct Facts {
     /// cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unreachable: Vec<String>,
+    /// Whether its end was decided on with nodes that were removed, and that node does not have it. If none of
+    /// those that are left has it, it goes on no more, and can only be forgotten (`delete`, with `force`).
+    #[serde(rename = "endIsMissing", skip_serializing_if = "std::ops::Not::not")]
+    end_is_missing: bool,
 }
 
 impl From<engine::Summary> for Facts {
@@ -142,6 +146,7 @@ impl From<engine::Summary> for Facts {
             stalled: holders.and_then(|it| it.standstill.clone()),
             awaited: texts(|it| &it.awaited),
             unreachable: texts(|it| &it.unreachable),
+            end_is_missing: holders.is_some_and(|it| it.end_is_missing),
             execution: summary.execution.to_string(),
             name: summary.name,
             namespace: summary.namespace,

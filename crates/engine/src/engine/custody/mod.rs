@@ -335,7 +335,7 @@ impl Holding {
     }
 
     /// Whether those that held the end which was decided on may all be gone for good.
-    fn may_have_lost_the_end(&self) -> bool {
+    pub(super) fn may_have_lost_the_end(&self) -> bool {
         let (replica, members) = (&self.replica, &self.terms.members);
         let is_missing = replica.is_settling() && !replica.holds_the_end();
         is_missing && replica.left() < members.quorum(&BTreeSet::new())
@@ -396,7 +396,9 @@ impl Holding {
 
 /// Why an execution stands still whose end nobody has any more.
 const LOST_END: &str = "how it ended was decided with nodes that were removed, and the end itself is with none of the \
-                        others that can be reached; it goes on when one that has it comes back";
+                        others that can be reached; it goes on when one that has it comes back. If none does: \
+                        `outlast history` at each of its nodes says what was done, and `outlast delete --force` \
+                        forgets it";
 
 /// How long replicas wait for what.
 #[derive(Clone, Debug)]

@@ -303,7 +303,8 @@ impl Entry {
         let (phase, awaited) = (holding.shown_phase(), holding.awaited());
         let missed = holding.replica.unreachable().filter(|node| awaited.contains(node));
         let (unreachable, standstill) = (missed.collect(), holding.standstill());
-        Some(Holders { members, leader, phase, standstill, awaited, unreachable })
+        let end_is_missing = holding.may_have_lost_the_end();
+        Some(Holders { members, leader, phase, standstill, awaited, unreachable, end_is_missing })
     }
 
     /// Whether every node that holds it executes it.

@@ -138,7 +138,8 @@ pub(super) fn keeper_of(relay: &Relay, copies: &[NodeId]) -> Option<NodeId> {
     keeper(copies, |node| is_member(relay, node))
 }
 
-fn is_member(relay: &Relay, node: NodeId) -> bool {
+/// Whether a node is still in the cluster, as this one knows it.
+pub(super) fn is_member(relay: &Relay, node: NodeId) -> bool {
     node == relay.node() || relay.others().iter().any(|(other, _)| *other == node)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Whoever is asked tells all, the keeper first: if it goes on there, no other copy is forgotten either. A copy
 //! on a node that is silent comes back with it: so whoever has it deleted is told that it is not done yet, if
-//! that node has one or nobody knows who has.
+//! that node has one or nobody knows who has. What has no end any more goes only if all that are left lack it
+//! (`giving_up`).
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use axum::response::Response;
 use outlast_lineage::NodeId;
 
 use super::copies::{self, without_word};
+use super::giving_up;
 use super::one::{decoded, unknown};
 use super::{Api, CHANGE_TIME_MAX, Problem, Whole, ask_all, response, text_of};
 use crate::relay::Relay;
@@ -25,7 +27,14 @@ pub(super) async fn answer(
     next: Next,
 ) -> Result<Response, Problem> {
     // Before it is done: then nobody knows any more.
-    let copies = copies::list(api, relay, execution).await?;
+    let left = match is_forced(&whole) {
+        true => giving_up::those_left(api, relay, execution).await?,
+        false => None,
+    };
+    let copies = match left {
+        Some(left) => Some(left),
+        None => copies::list(api, relay, execution).await?,
+    };
     let passed = whole.passed();
     let keeper = match copies.as_deref().and_then(|copies| copies::keeper_of(relay, copies)) {
         Some(node) if node == relay.node() => Some(next.clone().run(whole.request()).await),
@@ -58,6 +67,11 @@ pub(super) async fn answer(
     // Whoever does not know it has nothing to say, unless nobody does.
     let known = answers.iter().position(|it| it.status() != StatusCode::NOT_FOUND);
     Ok(answers.swap_remove(refused.or(done).or(known).unwrap_or(0)))
+}
+
+/// Whether it is to be forgotten also if its end is lost.
+fn is_forced(whole: &Whole) -> bool {
+    whole.uri.query().is_some_and(|query| query.split('&').any(|it| it == "force=true"))
 }
 
 /// Those that are silent and have a copy, or may have: no list is of what one node held alone, and an empty

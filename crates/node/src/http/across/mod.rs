@@ -8,6 +8,7 @@
 mod copies;
 mod deleting;
 mod following;
+mod giving_up;
 mod known_by;
 mod lists;
 mod one;
