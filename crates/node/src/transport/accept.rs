@@ -162,8 +162,9 @@ async fn greet_member(
     }
     let read = Hello::read(&frame.payload, (cluster, node)).map_err(Shut::from);
     let read = read.and_then(|hello| {
-        let arrived =
-            shared.arrivals.arrive(node, (hello.incarnation, hello.process), from.ip())?;
+        let life = (hello.incarnation, hello.process);
+        let silence_max = shared.settings.silence_max;
+        let arrived = shared.arrivals.arrive(node, life, from.ip(), silence_max)?;
         Ok((hello, arrived))
     });
     let (hello, arrived) = match read {

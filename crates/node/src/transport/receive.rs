@@ -39,6 +39,10 @@ pub(super) enum Unwelcome {
          data directory in use?"
     )]
     Twice { known: u64 },
+    /// The connection of another process that spoke as the node is there, and nothing was read from it lately: that
+    /// may be because nobody takes what has arrived here.
+    #[error("another process spoke as the node until a moment ago, and may be there; ask again")]
+    Unsure,
     #[error("the node was removed from the cluster")]
     ShutOut,
 }
@@ -73,6 +77,8 @@ struct Arrival {
     /// The process that was last refused for being a second one.
     refused: Option<u64>,
     second: Option<Second>,
+    /// When something was last read from the newest connection.
+    heard: Arc<Mutex<Option<Instant>>>,
     shut_out: bool,
     /// The number of the newest connection.
     newest: watch::Sender<u64>,
@@ -83,6 +89,7 @@ struct Arrival {
 pub(super) struct Arrived {
     number: u64,
     newest: watch::Receiver<u64>,
+    heard: Arc<Mutex<Option<Instant>>>,
     /// Held while messages are given on: those of two connections of one member never mix.
     turn: Arc<AsyncMutex<()>>,
 }
@@ -96,6 +103,7 @@ impl Arrivals {
         node: NodeId,
         (incarnation, process): (u64, Option<u64>),
         from: IpAddr,
+        silence_max: Duration,
     ) -> Result<Arrived, Unwelcome> {
         let mut arrivals = self.arrivals();
         let arrival = arrivals.entry(node).or_default();
@@ -106,12 +114,16 @@ impl Arrivals {
             arrival.second = Some(Second { from, at: Instant::now() });
             return Err(Unwelcome::Stale { given: incarnation, known: arrival.incarnation });
         }
-        let is_heard = 0 < arrival.newest.receiver_count();
+        let is_there = 0 < arrival.newest.receiver_count();
         // Every start is a new life, on the disk before anybody hears of it: nobody comes twice in one.
-        if (is_heard || incarnation == arrival.incarnation)
+        if (is_there || incarnation == arrival.incarnation)
             && let (Some(given), Some(known)) = (process, arrival.process)
             && given != known
         {
+            // Whoever is told that it runs twice ends: that takes a proof.
+            if incarnation != arrival.incarnation && !arrival.is_heard(silence_max) {
+                return Err(Unwelcome::Unsure);
+            }
             arrival.second = Some(Second { from, at: Instant::now() });
             let unwelcome = Unwelcome::Twice { known: arrival.incarnation };
             if arrival.refused.replace(given) != Some(given) {
@@ -124,7 +136,8 @@ impl Arrivals {
         let number = *arrival.newest.borrow() + 1;
         arrival.newest.send_replace(number);
         let (newest, turn) = (arrival.newest.subscribe(), Arc::clone(&arrival.turn));
-        Ok(Arrived { number, newest, turn })
+        arrival.heard = Arc::new(Mutex::new(Some(Instant::now())));
+        Ok(Arrived { number, newest, heard: Arc::clone(&arrival.heard), turn })
     }
 
     /// Ends the connection of a member, and takes no other of it.
@@ -147,6 +160,14 @@ impl Arrivals {
 
     fn arrivals(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arrival>> {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Arrival {
+    /// Whether the process of the newest connection lives: it says something ten times within that time.
+    fn is_heard(&self, silence_max: Duration) -> bool {
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.is_some_and(|heard| heard.elapsed() < silence_max)
     }
 }
 
@@ -187,7 +208,7 @@ pub(super) async fn keep_receiving<S: AsyncRead + AsyncWrite>(
     reader.allow(shared.settings.message_bytes_max);
     let receiving = async {
         let _turn = arrived.turn.lock().await;
-        receive(shared, &mut reader, node).await
+        receive(shared, &mut reader, node, &arrived.heard).await
     };
     let ended = tokio::select! {
         _ = arrived.newest.wait_for(|newest| *newest != arrived.number) => None,
@@ -208,6 +229,7 @@ async fn receive<S: AsyncRead + AsyncWrite>(
     shared: &Shared,
     reader: &mut FrameReader<ReadHalf<S>>,
     node: NodeId,
+    heard: &Mutex<Option<Instant>>,
 ) -> Option<FrameError> {
     let peer = shared.peer(node);
     loop {
@@ -215,6 +237,7 @@ async fn receive<S: AsyncRead + AsyncWrite>(
             Ok(frame) => frame,
             Err(error) => return Some(error),
         };
+        *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         match frame.kind {
             Kind::Heartbeat => {}
             Kind::Message if shared.faults.blocks(node, Direction::Incoming) => {
@@ -238,18 +261,19 @@ mod tests {
     use super::*;
 
     const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const SILENCE: Duration = Duration::from_secs(60);
 
     #[test]
     fn an_earlier_life_does_not_replace_a_later_one() {
         let arrivals = Arrivals::default();
-        let first = arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap();
-        let refused = arrivals.arrive(NodeId(1), (4, Some(6)), FROM).err();
+        let first = arrivals.arrive(NodeId(1), (5, Some(7)), FROM, SILENCE).unwrap();
+        let refused = arrivals.arrive(NodeId(1), (4, Some(6)), FROM, SILENCE).err();
         assert_eq!(refused, Some(Unwelcome::Stale { given: 4, known: 5 }));
         assert_eq!(*first.newest.borrow(), first.number);
-        let second = arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap();
+        let second = arrivals.arrive(NodeId(1), (5, Some(7)), FROM, SILENCE).unwrap();
         assert_ne!(*first.newest.borrow(), first.number, "the newer connection counts");
         assert_eq!(*second.newest.borrow(), second.number);
-        arrivals.arrive(NodeId(2), (1, None), FROM).unwrap();
+        arrivals.arrive(NodeId(2), (1, None), FROM, SILENCE).unwrap();
     }
 
     #[test]
@@ -262,33 +286,47 @@ mod tests {
     #[test]
     fn a_second_process_is_not_heard_beside_the_first_in_whatever_life() {
         let arrivals = Arrivals::default();
-        let first = arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap();
+        let first = arrivals.arrive(NodeId(1), (5, Some(7)), FROM, SILENCE).unwrap();
         let now = Instant::now();
         assert_eq!(arrivals.second_of(NodeId(1), now), None);
         for life in [5, 6] {
-            let refused = arrivals.arrive(NodeId(1), (life, Some(8)), FROM).err();
+            let refused = arrivals.arrive(NodeId(1), (life, Some(8)), FROM, SILENCE).err();
             assert_eq!(refused, Some(Unwelcome::Twice { known: 5 }));
         }
         assert_eq!(*first.newest.borrow(), first.number, "the first goes on");
         assert_eq!(arrivals.second_of(NodeId(1), now), Some(FROM));
         assert_eq!(arrivals.second_of(NodeId(1), Instant::now() + TOLD_FOR), None);
         // It may come anew, and whoever does not say which process it is replaces it as before.
-        let again = arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap();
-        let older = arrivals.arrive(NodeId(1), (5, None), FROM).unwrap();
-        arrivals.arrive(NodeId(1), (5, Some(8)), FROM).unwrap();
+        let again = arrivals.arrive(NodeId(1), (5, Some(7)), FROM, SILENCE).unwrap();
+        let older = arrivals.arrive(NodeId(1), (5, None), FROM, SILENCE).unwrap();
+        arrivals.arrive(NodeId(1), (5, Some(8)), FROM, SILENCE).unwrap();
         drop((first, again, older));
     }
 
     #[test]
     fn a_later_life_comes_when_the_one_before_is_not_heard_any_more_and_nobody_twice_in_one() {
         let arrivals = Arrivals::default();
-        drop(arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap());
+        drop(arrivals.arrive(NodeId(1), (5, Some(7)), FROM, SILENCE).unwrap());
         // What was written in this life by one process is not written by another one.
-        let refused = arrivals.arrive(NodeId(1), (5, Some(8)), FROM).err();
+        let refused = arrivals.arrive(NodeId(1), (5, Some(8)), FROM, SILENCE).err();
         assert_eq!(refused, Some(Unwelcome::Twice { known: 5 }));
-        drop(arrivals.arrive(NodeId(1), (5, Some(7)), FROM).unwrap());
-        drop(arrivals.arrive(NodeId(1), (6, Some(8)), FROM).unwrap());
-        let refused = arrivals.arrive(NodeId(1), (5, Some(7)), FROM).err();
+        drop(arrivals.arrive(NodeId(1), (5, Some(7)), FROM, SILENCE).unwrap());
+        drop(arrivals.arrive(NodeId(1), (6, Some(8)), FROM, SILENCE).unwrap());
+        let refused = arrivals.arrive(NodeId(1), (5, Some(7)), FROM, SILENCE).err();
         assert_eq!(refused, Some(Unwelcome::Stale { given: 5, known: 6 }));
+    }
+
+    /// What has arrived from it may be unread, because nobody here takes it; or its machine is gone.
+    #[test]
+    fn whoever_comes_while_it_is_not_known_whether_the_process_before_lives_is_told_to_ask_again() {
+        let arrivals = Arrivals::default();
+        let first = arrivals.arrive(NodeId(1), (5, Some(7)), FROM, SILENCE).unwrap();
+        let refused = arrivals.arrive(NodeId(1), (6, Some(8)), FROM, Duration::ZERO).err();
+        assert_eq!(refused, Some(Unwelcome::Unsure));
+        assert!(!Unwelcome::is_of_a_second(&Unwelcome::Unsure.to_string()), "it does not end");
+        assert_eq!(arrivals.second_of(NodeId(1), Instant::now()), None);
+        assert_eq!(*first.newest.borrow(), first.number, "the first goes on");
+        drop(first);
+        arrivals.arrive(NodeId(1), (6, Some(8)), FROM, Duration::ZERO).unwrap();
     }
 }
