@@ -210,6 +210,11 @@ impl Client {
         self.starts.contains_key(&execution)
     }
 
+    /// Whether it was told that an execution ran to its end.
+    pub(crate) fn has_completed(&self, execution: ExecutionId) -> bool {
+        matches!(self.ended.get(&execution), Some(Outcome::Completed(_)))
+    }
+
     /// Whether only one node holds an execution.
     pub(crate) fn is_alone(&self, execution: ExecutionId) -> bool {
         self.starts.get(&execution).is_some_and(|start| self.homes[*start].is_some())
@@ -354,7 +359,7 @@ impl Client {
             }
             _ => {
                 self.refusals.push(format!("{goal:?}: {refusal}"));
-                Taken::Fulfilled(self.fulfil(wish))
+                Taken::Wrong(format!("refused: {goal:?}: {refusal}"))
             }
         }
     }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_lineage::{EffectId, ExecutionId, Lineage, NodeId, OperationKey, Point, Time};
+use outlast_lineage::{
+    BranchId, EffectId, Epoch, ExecutionId, Lineage, NodeId, OperationKey, Point, Time,
+};
 
 /// One thing that a service did.
 #[derive(Clone, Debug)]
@@ -52,6 +54,9 @@ pub(crate) struct MadeOn {
     pub(crate) intended: Option<Point>,
 }
 
+/// One branch of one author's term, of an execution.
+type Term = (ExecutionId, BranchId, NodeId, Epoch);
+
 /// Everything that was done, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
@@ -63,6 +68,8 @@ pub struct Ledger {
     /// below what tells most apart comes first: a world has few executions.
     standing: BTreeMap<(String, ExecutionId), Vec<usize>>,
     by_execution: BTreeMap<ExecutionId, Vec<usize>>,
+    /// Acts that undo nothing, by where they were intended.
+    by_term: BTreeMap<Term, Vec<usize>>,
     /// Acts whose answers are on the disks of those who asked, by key and execution.
     settled: BTreeMap<(OperationKey, ExecutionId), usize>,
     /// The executions that may ask again for what is settled.
@@ -117,6 +124,12 @@ impl Ledger {
         places.into_iter().flatten().map(|place| &self.acts[*place])
     }
 
+    /// What the same author did in the same branch and term as an act, in order.
+    pub(crate) fn on_the_line_of(&self, act: &Act) -> impl Iterator<Item = &Act> {
+        let places = self.by_term.get(&term_of(act));
+        places.into_iter().flatten().map(|place| &self.acts[*place])
+    }
+
     /// Whoever had anything done.
     pub fn executions(&self) -> impl Iterator<Item = ExecutionId> {
         self.by_execution.keys().copied()
@@ -133,8 +146,7 @@ impl Ledger {
     }
 
     /// Whether the key of an act was acted on before.
-    pub(crate) fn repeats(&self, place: usize) -> bool {
-        let act = &self.acts[place];
+    pub(crate) fn repeats(&self, act: &Act) -> bool {
         self.counts.get(&(act.key, act.execution)).is_some_and(|count| 1 < *count)
     }
 
@@ -207,6 +219,7 @@ impl Ledger {
             let finding = self.pair(place, subject, carried, undoes);
             return (place, finding);
         }
+        self.by_term.entry(term_of(&self.acts[place])).or_default().push(place);
         self.receipts.insert(receipt, place);
         self.standing.entry((subject.to_owned(), execution)).or_default().push(place);
         (place, None)
@@ -238,7 +251,7 @@ impl Ledger {
             return None;
         }
         let Some(undone) = named.or_else(by_subject) else {
-            self.unpaired += u64::from(!self.repeats(undo));
+            self.unpaired += u64::from(!self.repeats(&self.acts[undo]));
             return None;
         };
         self.acts[undo].undoes = Some(undone);
@@ -271,4 +284,9 @@ impl Ledger {
         let first = before.map(|place| &self.acts[*place]).rfind(same);
         first.is_some_and(|first| !may_ask_again(first))
     }
+}
+
+const fn term_of(act: &Act) -> Term {
+    let point = act.effect.point;
+    (act.execution, act.effect.branch, point.author, point.epoch)
 }

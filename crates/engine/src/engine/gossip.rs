@@ -128,10 +128,13 @@ impl Engine {
         }
     }
 
+    /// Of a node that is gone for good nothing is told, though somebody who has not heard of that may tell
+    /// gossip of it once more.
     fn report_members(&self, step: &mut Step, changes: &[Change]) {
         for change in changes.iter().filter(|_| self.options.reports) {
             if let Change::Became { node, state } = change
                 && *node != self.options.node
+                && !self.peers.is_gone(*node)
             {
                 let report = Report::Member { node: *node, state: word(*state) };
                 step.order(None, Action::Report(report));

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_engine::{Acknowledge, Condition, Strategy};
-use outlast_lineage::{ExecutionId, Lineage, NodeId, OperationKey};
+use outlast_engine::{Condition, Strategy};
+use outlast_lineage::{ExecutionId, NodeId, OperationKey};
 use outlast_workflow::Outcome;
 
 use super::Finding;
@@ -13,11 +13,11 @@ use crate::{Act, FaultKind, World};
 /// What one run of a plan does when nothing fails: how executions end, and what then stands.
 #[derive(Clone, Debug)]
 pub struct Expectation {
-    executions: BTreeMap<ExecutionId, Expected>,
+    pub(super) executions: BTreeMap<ExecutionId, Expected>,
     /// The names of what can be undone.
     undoable: BTreeSet<String>,
     /// The names of what can be neither undone nor repeated.
-    pivots: BTreeSet<String>,
+    pub(super) pivots: BTreeSet<String>,
     /// Whether a run may do something else when services fail: its flow catches errors.
     pub is_one_of_many: bool,
     /// Whether a run does several things at once, so that it may fail while others are under way.
@@ -28,15 +28,16 @@ pub struct Expectation {
     pub is_given: bool,
 }
 
+/// What one execution does.
 #[derive(Clone, Debug)]
-struct Expected {
+pub(super) struct Expected {
     /// Who started it without waiting for its end, if it was not the client.
     by: Option<ExecutionId>,
-    outcome: &'static str,
-    standing: BTreeMap<String, usize>,
+    pub(super) outcome: &'static str,
+    pub(super) standing: BTreeMap<String, usize>,
     /// What was done, whether it was undone later or not.
-    done: BTreeMap<String, usize>,
-    undos: usize,
+    pub(super) done: BTreeMap<String, usize>,
+    pub(super) undos: usize,
 }
 
 impl Expectation {
@@ -150,22 +151,25 @@ fn got_to_everything(
 
 /// Only what was to be started has done anything, or what was started by a run that got further.
 fn nobody_else_did_anything(calm: &Expectation, world: &World, parts: &Parts<'_>) -> Finding {
-    // What only a lost disk knew of cannot be told apart; nor can what is tried once more.
-    if world.disks_lost > 0 || services_had_faults(world) {
-        return Ok(());
-    }
-    let is_known = |id: &ExecutionId| calm.executions.contains_key(id);
-    let starters = |id| std::iter::successors(Some(id), |id| starter_of(world, *id));
-    let is_further =
-        |id| starters(id).find(is_known).is_some_and(|by| gets_further(calm, world, by));
-    match parts.roots().find(|id| !is_known(id) && !is_further(*id)) {
+    match parts.roots().find(|id| !was_to_be_started(calm, world, *id)) {
         None => Ok(()),
         Some(id) => Err(format!("{id} did something, and nobody was to start it")),
     }
 }
 
+/// Whether one run starts an execution, or it was started by one that got further.
+pub(super) fn was_to_be_started(calm: &Expectation, world: &World, root: ExecutionId) -> bool {
+    // What only a lost disk knew of cannot be told apart; nor can what is tried once more.
+    if world.disks_lost > 0 || services_had_faults(world) {
+        return true;
+    }
+    let is_known = |id: &ExecutionId| calm.executions.contains_key(id);
+    let mut starters = std::iter::successors(Some(root), |id| starter_of(world, *id));
+    is_known(&root) || starters.find(is_known).is_some_and(|by| gets_further(calm, world, by))
+}
+
 /// Whether an execution may come to more than it comes to on one node when nothing fails.
-fn gets_further(calm: &Expectation, world: &World, id: ExecutionId) -> bool {
+pub(super) fn gets_further(calm: &Expectation, world: &World, id: ExecutionId) -> bool {
     let fails = calm.executions.get(&id).is_some_and(|it| it.outcome != "completed");
     // What failed beside other branches may have failed later; what failed may be tried again.
     (fails && (calm.is_forked || world.revisited.contains_key(&id))) || calm.is_timed
@@ -179,7 +183,7 @@ fn effects_of_one(
     expected: &Expected,
 ) -> Finding {
     let had_faults = services_had_faults(world) || somebody_wished(world, id);
-    let is_open = calm.is_timed || (calm.is_given && services_differed(world, parts, id));
+    let is_open = is_open(calm, world, (parts, id));
     if outcome != expected.outcome && !had_faults && !is_open {
         return Err(format!("it is {} when nothing fails", expected.outcome));
     }
@@ -221,6 +225,53 @@ fn effects_of_one(
         }
     }
     Ok(())
+}
+
+/// The client was told that an execution completed as it does when nothing fails: all that one run leaves is
+/// there. What stands besides may still be undone.
+pub(super) fn nothing_is_missing(calm: &Expectation, world: &World, id: ExecutionId) -> Finding {
+    let Some(expected) = calm.executions.get(&id) else { return Ok(()) };
+    let completed = Condition::Completed.word();
+    if expected.outcome != completed || !world.client.has_completed(id) {
+        return Ok(());
+    }
+    let parts = Parts::of(world);
+    let had_faults = services_had_faults(world) || somebody_wished(world, id);
+    if had_faults && calm.is_one_of_many
+        || is_open(calm, world, (&parts, id))
+        || 0 < world.services.ledger.unpaired
+    {
+        return Ok(());
+    }
+    let stands = counts(world, parts.standing(id));
+    let of = |name: &String| stands.get(name).copied().unwrap_or(0);
+    match expected.standing.iter().find(|(name, least)| of(name) < **least) {
+        None => Ok(()),
+        Some((name, least)) => {
+            let found = of(name);
+            Err(format!(
+                "{id} was said to be completed, but {name} stands {found} times, and should at least {least}"
+            ))
+        }
+    }
+}
+
+/// Whether what an execution does may depend on how long things take, or on whose line a service fails.
+fn is_open(calm: &Expectation, world: &World, (parts, id): (&Parts<'_>, ExecutionId)) -> bool {
+    calm.is_timed || (calm.is_given && services_differed(world, parts, id))
+}
+
+/// Whether an execution that one node alone holds can do only what it does when nothing fails: its services
+/// know keys and never fail, and nobody wants anything of it.
+pub(super) fn does_what_it_does_alone(calm: &Expectation, world: &World, id: ExecutionId) -> bool {
+    let failed =
+        calm.executions.get(&id).is_none_or(|it| it.outcome != Condition::Completed.word());
+    // What fails in one branch is a matter of time for the others, also if it is caught.
+    let as_far_as_it_got = calm.is_forked && (failed || calm.is_one_of_many);
+    let is_alone = world.client.is_alone(id) && world.disks_lost == 0;
+    let had_faults = services_had_faults(world) || somebody_wished(world, id);
+    let in_order = world.services.deduplicating && !had_faults;
+    is_alone && in_order && !calm.is_timed && !as_far_as_it_got
 }
 
 /// Whatever way a run takes: what it did by one key stands once, if others can undo what they did by it.
@@ -273,149 +324,26 @@ fn is_pivot(calm: &Expectation, world: &World, name: &str) -> bool {
 /// its line was decided on before.
 pub fn a_pivot_runs_in_one_line(calm: &Expectation, world: &World) -> Finding {
     let parts = Parts::of(world);
-    let starts = world.client.plan().starts.iter().enumerate();
-    for (index, start) in starts.filter(|(_, start)| !world.client.forgiven.contains(&start.id)) {
-        let survival = world.client.plan().survival(index);
-        let Some(expected) = calm.executions.get(&start.id) else { continue };
-        if survival.is_replicated() && survival.pivots_anywhere {
-            continue;
-        }
+    let starts = world.client.plan().starts.iter().map(|start| start.id);
+    for id in starts.filter(|id| pivots_wait(world, *id)) {
+        let Some(expected) = calm.executions.get(&id) else { continue };
         for pivot in &calm.pivots {
-            let acts = parts.acts_of(start.id);
+            let acts = parts.acts_of(id);
             let acts = acts.filter(|act| !act.is_orphan && name(world, act) == pivot).count();
             let once = expected.standing.get(pivot).copied().unwrap_or(0);
             if once < acts {
-                return Err(format!("{pivot} of {} was done {acts} times", start.id));
+                return Err(format!("{pivot} of {id} was done {acts} times"));
             }
         }
     }
     Ok(())
 }
 
-/// What was undone was undone after everything that came later in the same line and had to go too.
-///
-/// A run that rolls back does not wait for lines that it may not even reach: what others did on from
-/// its effects, and is not on the line that rolls back, is undone later. What a call did that was given up
-/// for an alternative is undone beside the run.
-pub fn undos_come_in_reverse_order(world: &World) -> Finding {
-    let ledger = &world.services.ledger;
-    for id in ledger.executions() {
-        // With when its undo began and when it was over: an undo may make several calls.
-        let undone: Vec<(&Act, usize, usize)> = ledger
-            .of(id)
-            .filter_map(|act| {
-                let last = act.undone_by?;
-                let place = ledger.act(last).undoes?;
-                if world.learnt.is_set_aside(place) {
-                    return None;
-                }
-                Some((act, ledger.first_undo(place)?, last))
-            })
-            .collect();
-        for (earlier, beginning, _) in &undone {
-            let undo = ledger.act(*beginning);
-            let too_late = undone.iter().find(|(later, _, end)| {
-                is_later_on_its_line(earlier, later)
-                    && later.time < undo.time
-                    && beginning < end
-                    && undo.line.as_ref().is_none_or(|line| counts_on(world, line, later))
-            });
-            if let Some((later, ..)) = too_late {
-                let (first, second) = (name(world, earlier), name(world, later));
-                return Err(format!(
-                    "{first} of {id} was undone before {second}, which came later"
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn is_later_on_its_line(earlier: &Act, later: &Act) -> bool {
-    let (first, second) = (&earlier.effect, &later.effect);
-    first.branch == second.branch
-        && first.point.author == second.point.author
-        && first.point.epoch == second.point.epoch
-        && first.point.number < second.point.number
-}
-
-/// Whether an act is one of a line: it took up the answer, or asked for it at a service that acts once
-/// for each key, as the flow says, too.
-fn counts_on(world: &World, line: &Lineage, act: &Act) -> bool {
-    let taken_up = act.taken_up.is_some_and(|state| line.contains(&state));
-    let asked = act.intended.iter().any(|state| line.contains(state));
-    taken_up || (world.services.deduplicating && asked)
-}
-
-/// A run without faults undoes nothing that one node alone would not undo; active replication does.
-///
-/// How much a run undoes by itself while other branches go on depends on how far these are: then nothing
-/// is undone that another line did as well.
-pub fn no_compensation_without_a_fault(calm: &Expectation, world: &World) -> Finding {
-    // Whoever is too late, or second in a race, is undone.
-    if !is_calm(world) || calm.is_timed {
-        return Ok(());
-    }
-    let parts = Parts::of(world);
-    for (id, expected) in &calm.executions {
-        if strategy_of(world, *id) == Strategy::Active {
-            continue;
-        }
-        let undos = parts.acts_of(*id).filter(|act| act.undo).count();
-        let as_far_as_it_got = calm.is_forked && 0 < expected.undos;
-        if undos > expected.undos && !as_far_as_it_got {
-            return Err(format!("{id} undid {undos} things though nothing had failed"));
-        }
-        if let Some(name) = undone_on_one_of_two_lines(world, &parts, *id) {
-            return Err(format!("{id} did {name} on two lines though nothing had failed"));
-        }
-    }
-    Ok(())
-}
-
-/// Where a call leaves only when a majority has its intent, a line that loses has nothing to undo at
-/// services that know keys, whatever fails: what left is asked for by the same key on the line that goes on.
-pub fn nothing_is_undone_that_a_majority_lacked(world: &World) -> Finding {
-    if !world.services.deduplicating || 0 < world.disks_lost {
-        return Ok(());
-    }
-    for id in world.services.ledger.executions() {
-        let root = root_of(world, id);
-        let waits = world.client.survival_of(root).is_some_and(|survival| {
-            survival.is_replicated() && survival.acknowledge == Acknowledge::Majority
-        });
-        // Who goes on alone with what had failed holds no line with others either.
-        if !waits || world.revisited.contains_key(&root) {
-            continue;
-        }
-        let ledger = &world.services.ledger;
-        // What its flow says has no key is made anew by whoever goes on, and undone by whoever made it first.
-        let is_keyless = |undo: &Act| {
-            let undone = undo.undoes.map(|place| ledger.act(place).key.to_string());
-            undone.is_some_and(|key| world.learnt.is_keyless(&key))
-        };
-        let mut undos = ledger.of(id).filter(|act| act.undo && act.line.is_none());
-        if let Some(undo) = undos.find(|undo| !is_keyless(undo)) {
-            let (name, node) = (name(world, undo), undo.node.0);
-            return Err(format!("a line of {id} that was lost made {name} at node {node}"));
-        }
-    }
-    Ok(())
-}
-
-/// What a line did that was undone, and another line as well.
-fn undone_on_one_of_two_lines<'w>(
-    world: &'w World,
-    parts: &Parts<'_>,
-    id: ExecutionId,
-) -> Option<&'w str> {
-    let line = |act: &Act| (act.effect.point.author, act.effect.point.epoch);
-    let by_another = |undone: &Act| {
-        let same = parts.acts_of(id).filter(|act| act.operation == undone.operation);
-        same.into_iter().any(|act| !act.undo && line(act) != line(undone))
-    };
-    let mut undone = parts.acts_of(id).filter(|act| act.undone_by.is_some());
-    undone.find(|act| by_another(act)).map(|act| name(world, act))
+/// Whether the pivots of what the client started wait for a decision on whose line counts.
+pub(super) fn pivots_wait(world: &World, id: ExecutionId) -> bool {
+    let survival = world.client.survival_of(id).filter(|_| world.client.is_start(id));
+    let waits = survival.is_some_and(|it| !(it.is_replicated() && it.pivots_anywhere));
+    waits && !world.client.forgiven.contains(&id)
 }
 
 /// How often each thing was done.
@@ -433,7 +361,7 @@ fn conditions_of(
     engines(world).filter_map(move |(node, engine)| Some((node, engine.condition_of(id)?)))
 }
 
-fn name<'w>(world: &'w World, act: &Act) -> &'w str {
+pub(super) fn name<'w>(world: &'w World, act: &Act) -> &'w str {
     world.services.ledger.operation(act.name)
 }
 
@@ -441,14 +369,7 @@ const fn is_certain(world: &World, act: &Act) -> bool {
     !act.is_orphan && (world.services.deduplicating || act.is_certain)
 }
 
-/// Whether nothing was to go wrong, and no message was lost or late.
-fn is_calm(world: &World) -> bool {
-    let options = world.options();
-    let quick = options.network.latency.most().is_some_and(|micros| micros <= 1_000);
-    options.faults.is_empty() && options.network.lost_per_mille == 0 && quick
-}
-
-fn services_had_faults(world: &World) -> bool {
+pub(super) fn services_had_faults(world: &World) -> bool {
     let of_services = |kind| {
         matches!(kind, FaultKind::ServiceErrors | FaultKind::LostAnswers | FaultKind::SlowServices)
     };
@@ -457,7 +378,7 @@ fn services_had_faults(world: &World) -> bool {
 }
 
 /// Whether somebody had an execution end in another way than by itself.
-fn somebody_wished(world: &World, id: ExecutionId) -> bool {
+pub(super) fn somebody_wished(world: &World, id: ExecutionId) -> bool {
     // What was denied to a sub-workflow fails whoever waits for that.
     let denied = world.denied.iter().any(|denied| root_of(world, *denied) == id);
     world.client.wished.contains(&id) || denied || world.revisited.contains_key(&id)
@@ -465,15 +386,15 @@ fn somebody_wished(world: &World, id: ExecutionId) -> bool {
 
 /// Whether a service that fails for so many keys failed for those of several lines, as they had nothing in
 /// common: which attempt of which line works is then a matter of time.
-fn services_differed(world: &World, parts: &Parts<'_>, id: ExecutionId) -> bool {
+pub(super) fn services_differed(world: &World, parts: &Parts<'_>, id: ExecutionId) -> bool {
     parts.parts_of(id).iter().any(|of| world.learnt.is_flaky_for_several(*of))
 }
 
-fn strategy_of(world: &World, id: ExecutionId) -> Strategy {
+pub(super) fn strategy_of(world: &World, id: ExecutionId) -> Strategy {
     world.client.strategy_of(id)
 }
 
-const fn word(outcome: &Outcome) -> &'static str {
+pub(super) const fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Completed(_) => "completed",
         Outcome::Faulted(_) => "faulted",

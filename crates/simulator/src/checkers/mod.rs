@@ -1,29 +1,33 @@
 //! What must hold in a world. Each checker is a sentence; it says what it found instead.
 //!
-//! What can be told at once is looked at as it happens and stops the world (`World::finding`): that no
-//! key carries two requests, that nothing is undone twice, that no answer changes, that nothing
-//! acknowledged is unknown to its only node. The rest is looked at when the world has come to rest.
+//! What can be told at once is looked at as it happens and stops the world (`World::finding`), in
+//! `at_once` and where it happens. The rest is looked at when the world has come to rest, and so is most
+//! of the first once more: what was not known then may be known now.
 
+pub(crate) mod at_once;
 mod effects;
 #[cfg(test)]
 mod noticing;
 mod parts;
 #[cfg(test)]
 mod tests;
+mod undoing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use outlast_engine::{Acknowledge, Phase, Survival};
+use outlast_engine::Phase;
 use outlast_lineage::{ExecutionId, NodeId};
-use outlast_workflow::Outcome;
 
 use crate::World;
 
 pub use effects::{
     Expectation, a_pivot_runs_in_one_line, net_effects_are_those_of_one_run,
+    what_failed_is_taken_back,
+};
+pub use undoing::{
     no_compensation_without_a_fault, nothing_is_undone_that_a_majority_lacked,
-    undos_come_in_reverse_order, what_failed_is_taken_back,
+    undos_come_in_reverse_order,
 };
 
 /// A sentence that does not hold, and what was found instead.
@@ -117,22 +121,10 @@ pub fn nothing_acknowledged_is_lost(world: &World) -> Finding {
     Ok(())
 }
 
-/// What somebody was told is stopped or rolled back does not run to its end, unless its nodes were told to go on
-/// without a majority, or the disk of one is lost.
+/// What somebody was told is stopped or rolled back does not run to its end.
 pub fn what_people_were_told_is_stopped_does_not_complete(world: &World) -> Finding {
-    if 0 < world.disks_lost {
-        return Ok(());
-    }
-    let needs_majority = |survival: Survival| {
-        !survival.is_replicated() || survival.acknowledge == Acknowledge::Majority
-    };
-    let keeps = |id: &&ExecutionId| world.client.survival_of(**id).is_some_and(needs_majority);
-    for id in world.promised.iter().filter(keeps) {
-        if let Some(Outcome::Completed(_)) = world.client.ended.get(id) {
-            return Err(format!("{id} was said to be stopped, and completed"));
-        }
-    }
-    Ok(())
+    let mut promised = world.promised.iter();
+    promised.try_for_each(|id| at_once::what_is_stopped_does_not_complete(world, *id))
 }
 
 /// When all is over, some node knows each execution, and all that know it say the same.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_engine::{Position, Refusal, Reply, Strategy, Survival};
+use outlast_engine::{Condition, Position, Refusal, Reply, Strategy, Survival};
 use outlast_expressions::value;
 use outlast_lineage::{
     BranchId, Digest, EffectId, Epoch, ExecutionId, NodeId, OperationKey, Point, Time,
@@ -17,6 +17,7 @@ use super::{
     nobody_leads_beside_another, what_failed_is_taken_back,
     what_people_were_told_is_stopped_does_not_complete, what_was_tried_again_ends,
 };
+use crate::client::Taken;
 use crate::world::learning::OfKey;
 use crate::{Latency, Plan, StartPlan, Workload, World, WorldOptions};
 
@@ -190,6 +191,44 @@ fn what_was_said_to_be_stopped_and_completes() {
 }
 
 #[test]
+fn what_was_said_to_be_stopped_is_noticed_when_the_client_is_told_that_it_completed() {
+    let mut world = world(WorldOptions::default(), Survival::solo());
+    world.promised.insert(ID);
+    world.run();
+    assert!(world.finding().unwrap().contains("was said to be stopped, and completed"));
+}
+
+#[test]
+fn two_ends_of_one_execution() {
+    let options = || WorldOptions { nodes: 3, ..WorldOptions::default() };
+    let said = |ends: &[Condition], is_wished: bool| {
+        let mut world = world(options(), Survival::new(Strategy::Passive, 3));
+        world.client.wished.extend(is_wished.then_some(ID));
+        for (place, end) in ends.iter().enumerate() {
+            world.judge_end(place, ID, *end);
+        }
+        world.finding().map(str::to_owned)
+    };
+    let (completed, faulted) = (Condition::Completed, Condition::Faulted);
+    assert_eq!(said(&[completed, Condition::Running, completed], false), None);
+    let finding = said(&[completed, faulted], false).unwrap();
+    assert!(finding.contains("is completed to node 1, and faulted to node 2"), "{finding}");
+    assert_eq!(said(&[faulted, Condition::Compensated], true), None, "somebody wanted that");
+    assert!(said(&[completed, Condition::Compensated], true).is_some());
+}
+
+#[test]
+fn a_node_that_is_gone_for_good_and_is_taken_for_alive() {
+    let options = WorldOptions { nodes: 3, gossip: true, ..WorldOptions::default() };
+    let mut world = world(options, Survival::solo());
+    world.judge_member(0, NodeId(2));
+    assert_eq!(world.finding(), None);
+    world.machines[0].removed.insert(NodeId(2));
+    world.judge_member(0, NodeId(2));
+    assert!(world.finding().unwrap().contains("takes node 2 for alive, which it was told is gone"));
+}
+
+#[test]
 fn what_was_tried_again_and_goes_on_for_ever() {
     let mut world = world(WorldOptions::default(), Survival::solo());
     world.run_for(Duration::from_millis(10));
@@ -226,7 +265,8 @@ fn a_refusal_of_what_is_in_order() {
     let mut world = world(WorldOptions::default(), Survival::solo());
     let (caller, _) = world.client.ask(0, 0);
     let refusal = Refusal::Invalid("not today".to_owned());
-    world.client.takes(caller, Reply::Refused(refusal));
+    let taken = world.client.takes(caller, Reply::Refused(refusal));
+    assert!(matches!(taken, Taken::Wrong(_)), "it is a finding at once: {taken:?}");
     assert!(nobody_is_refused(&world).is_err_and(|finding| finding.contains("not today")));
 }
 

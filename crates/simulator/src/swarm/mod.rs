@@ -10,6 +10,7 @@ pub(crate) mod workload;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_engine::Survival;
@@ -72,7 +73,7 @@ impl Uncalm {
 pub struct Swarm {
     flows: Vec<Workload>,
     wanted: Wanted,
-    calm: BTreeMap<(String, usize), Expectation>,
+    calm: BTreeMap<(String, usize), Arc<Expectation>>,
 }
 
 impl Swarm {
@@ -125,6 +126,7 @@ impl Swarm {
         };
         let plan = flow.plan(&scenario.delays, &scenario.survival);
         let mut world = World::new(scenario.options.clone(), plan);
+        world.expects(Arc::clone(&calm));
         watcher.into_iter().for_each(|watcher| world.watch(watcher));
         // An engine that finds its own invariants broken panics, which is a finding like any other: what
         // occurred until then is kept.
@@ -146,10 +148,14 @@ impl Swarm {
     }
 
     /// What so many executions of a flow do when nothing fails.
-    fn expectation(&mut self, flow: &Workload, executions: usize) -> Result<Expectation, Uncalm> {
+    fn expectation(
+        &mut self,
+        flow: &Workload,
+        executions: usize,
+    ) -> Result<Arc<Expectation>, Uncalm> {
         let key = (flow.name.clone(), executions);
         if let Some(known) = self.calm.get(&key) {
-            return Ok(known.clone());
+            return Ok(Arc::clone(known));
         }
         let options = WorldOptions { trace: false, nobody_denies: true, ..WorldOptions::default() };
         let plan = flow.plan(&vec![Duration::ZERO; executions], &Survival::solo());
@@ -172,7 +178,8 @@ impl Swarm {
         expectation.is_forked = flow.is_forked();
         expectation.is_timed = flow.is_timed();
         expectation.is_given = !flow.built_in;
-        self.calm.insert(key, expectation.clone());
+        let expectation = Arc::new(expectation);
+        self.calm.insert(key, Arc::clone(&expectation));
         Ok(expectation)
     }
 

@@ -130,6 +130,9 @@ impl World {
         if let Report::Published { event, .. } = report {
             self.hears(self.machines[place].id(), event);
         }
+        if let Report::ConditionChanged { execution, condition } = report {
+            self.judge_end(place, *execution, *condition);
+        }
         if let Report::Happened { execution, .. } = report {
             self.learn_start(*execution);
         }
@@ -212,7 +215,14 @@ impl World {
             Reply::Parked(items) => return self.people_hear(place, items),
             other => other,
         };
-        match self.client.takes(caller, reply) {
+        let told = match &reply {
+            Reply::Shown(detail) if detail.outcome.is_some() => Some(detail.summary.execution),
+            _ => None,
+        };
+        let told = told.filter(|id| !self.client.ended.contains_key(id));
+        let taken = self.client.takes(caller, reply);
+        told.into_iter().for_each(|id| self.judge_told(id));
+        match taken {
             Taken::Nothing => {}
             Taken::Fulfilled(next) => {
                 for (wish, delay) in next {

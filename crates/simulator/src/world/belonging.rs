@@ -104,6 +104,9 @@ impl World {
     pub(super) fn believes(&mut self, place: usize, node: NodeId, state: &'static str) {
         let before = self.machines[place].believed.insert(node, state);
         self.say(Some(place), format_args!("takes node {} for {state}", node.0));
+        if state == "alive" {
+            self.judge_member(place, node);
+        }
         match (state, before) {
             ("alive", Some("dead" | "left")) => self.saw(Situation::Rejoined),
             ("alive", Some("suspect")) => self.saw(Situation::SuspicionRefuted),

@@ -14,6 +14,7 @@ impl World {
     pub(super) fn fault_begins(&mut self, index: usize) {
         let fault = self.faults[index].clone();
         self.say(None, format_args!("fault {fault} begins"));
+        self.has_failed = true;
         self.enters_into_force(index);
         match fault.kind {
             FaultKind::Crash => self.on_each(&fault, |world, place| world.crash(place, None)),

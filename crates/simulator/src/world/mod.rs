@@ -6,6 +6,7 @@ mod driving;
 mod ending;
 mod failing;
 mod in_force;
+mod judging;
 pub(crate) mod learning;
 mod occurrence;
 mod options;
@@ -18,12 +19,15 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_engine::{Action, Caller, ClusterStanding, EngineOptions, Input};
 use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, OperationKey, Time};
 
 use crate::agenda::Agenda;
+use crate::checkers::Expectation;
+use crate::checkers::at_once::Seen;
 use crate::clock::Clock;
 use crate::machine::Machine;
 use crate::network::Network;
@@ -100,6 +104,12 @@ pub struct World {
     calls: usize,
     /// What is known of flows and their calls.
     pub(crate) learnt: Learnt,
+    /// What one run of everything does when nothing fails, if that is known.
+    expected: Option<Arc<Expectation>>,
+    /// What is counted for what is looked at as it happens.
+    seen: Seen,
+    /// Whether a fault has begun.
+    has_failed: bool,
     /// The last epoch of each node that came to its disk.
     epochs: BTreeMap<NodeId, Epoch>,
     /// The key of every call, by the name of its effect.
@@ -156,6 +166,9 @@ impl World {
             promised: BTreeSet::new(),
             calls: 0,
             learnt,
+            expected: None,
+            seen: Seen::default(),
+            has_failed: false,
             epochs: BTreeMap::new(),
             named: BTreeMap::new(),
             released: Vec::new(),

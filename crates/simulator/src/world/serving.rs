@@ -41,6 +41,7 @@ impl World {
             }
             self.saw_act(act);
             self.learn_act(act, &request.key_text());
+            self.judge_act(act);
         }
         self.send_answer(Answered {
             place,
@@ -55,10 +56,12 @@ impl World {
 
     /// A service did something.
     fn saw_act(&mut self, act: usize) {
-        if self.services.ledger.act(act).undo {
+        let ledger = &self.services.ledger;
+        let (undo, repeats) = (ledger.act(act).undo, ledger.repeats(ledger.act(act)));
+        if undo {
             self.saw(Situation::Undone);
         }
-        if !self.services.deduplicating && self.services.ledger.repeats(act) {
+        if !self.services.deduplicating && repeats {
             self.saw(Situation::ActedAgain);
         }
     }

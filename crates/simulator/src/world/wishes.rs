@@ -53,6 +53,7 @@ impl World {
         {
             self.saw(Situation::WishGranted);
             self.promised.insert(id);
+            self.judge_told(id);
         }
     }
 
