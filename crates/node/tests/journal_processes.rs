@@ -163,6 +163,24 @@ fn a_second_process_is_told_who_has_the_journal() {
     open(directory.path());
 }
 
+/// Has the nth call of a kind fail; then what was acknowledged is there, and more can be written.
+fn fails_and_is_clean_at_a_new_start(call: &str, nth: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    open(directory.path());
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error=EIO:when={nth}"));
+    let wrapper = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+    let (mut child, mut output) = start_writer(directory.path(), 100_000, &wrapper);
+    let (acknowledged, others) = last_mark(&mut output, u64::MAX);
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(POISONED_EXIT), "{call} {nth}: {others:?}");
+    assert!(others.iter().any(|line| line.contains("poisoned")), "{call} {nth}: {others:?}");
+    let (journal, recovered) = open(directory.path());
+    let kept = count(recovered);
+    assert!(acknowledged <= kept, "{call} {nth}: {acknowledged} acknowledged, {kept} kept");
+    let position = journal.append(&payload(kept + 1)).unwrap();
+    journal.wait_durable(position).unwrap();
+}
+
 #[test]
 fn a_failed_sync_stops_the_journal_and_a_new_start_is_clean() {
     if !has_strace() {
@@ -171,21 +189,17 @@ fn a_failed_sync_stops_the_journal_and_a_new_start_is_clean() {
     // The first syncs make the first segment; the later ones are of records, and of segments that
     // are made in the background.
     for nth in [4, 5, 9, 30] {
-        let directory = tempfile::tempdir().unwrap();
-        open(directory.path());
-        let inject = format!("inject=fdatasync:error=EIO:when={nth}");
-        let arguments = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e"];
-        let wrapper: Vec<&str> = arguments.into_iter().chain([inject.as_str()]).collect();
-        let (mut child, mut output) = start_writer(directory.path(), 100_000, &wrapper);
-        let (acknowledged, others) = last_mark(&mut output, u64::MAX);
-        let status = child.wait().unwrap();
-        assert_eq!(status.code(), Some(POISONED_EXIT), "sync {nth}: {others:?}");
-        assert!(others.iter().any(|line| line.contains("poisoned")), "sync {nth}: {others:?}");
-        let (journal, recovered) = open(directory.path());
-        let kept = count(recovered);
-        assert!(acknowledged <= kept, "sync {nth}: {acknowledged} acknowledged, {kept} kept");
-        let position = journal.append(&payload(kept + 1)).unwrap();
-        journal.wait_durable(position).unwrap();
+        fails_and_is_clean_at_a_new_start("fdatasync", nth);
+    }
+}
+
+#[test]
+fn a_failed_write_stops_the_journal_and_a_new_start_is_clean() {
+    if !has_strace() {
+        return;
+    }
+    for nth in [1, 2, 9, 30] {
+        fails_and_is_clean_at_a_new_start("pwrite64", nth);
     }
 }
 

@@ -341,7 +341,10 @@ impl Client {
     fn refused(&mut self, wish: usize, refusal: &Refusal) -> Taken {
         let goal = self.wishes[wish].goal;
         match (goal, refusal) {
-            (_, Refusal::StorageFull | Refusal::Busy { .. }) => Taken::Later(wish),
+            // What cannot be read now, can be when the disk is well again.
+            (_, Refusal::StorageFull | Refusal::Busy { .. } | Refusal::Unreadable { .. }) => {
+                Taken::Later(wish)
+            }
             (Goal::Start(_), Refusal::Elsewhere { nodes }) => Taken::Elsewhere(wish, nodes.clone()),
             // Not every node has heard of everything.
             (Goal::Show { .. }, Refusal::UnknownExecution(_)) => {

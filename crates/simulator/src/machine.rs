@@ -57,6 +57,10 @@ pub struct Machine {
     pub(crate) sync_fails: bool,
     /// Whether a sync has failed: nobody starts the node again until that is over.
     pub(crate) sync_failed: bool,
+    pub(crate) write_fails: bool,
+    /// The same of a write.
+    pub(crate) write_failed: bool,
+    pub(crate) reads_fail: bool,
     pub(crate) sync_factor: u64,
     /// How many calls are under way.
     pub(crate) calls: usize,
@@ -90,6 +94,9 @@ impl Machine {
             is_full: false,
             sync_fails: false,
             sync_failed: false,
+            write_fails: false,
+            write_failed: false,
+            reads_fail: false,
             sync_factor: 1,
             calls: 0,
             is_member: false,

@@ -47,6 +47,12 @@ situations! {
     FoundedAnew => "cluster founded anew",
     /// A sync failed and the node stopped.
     SyncFailed => "sync failed",
+    /// A write failed and the node stopped.
+    WriteFailed => "write failed",
+    /// A node could not read its journal and did not come up.
+    StartUnreadable => "journal could not be read",
+    /// A node could not read from its store what somebody asked for.
+    ReadFailed => "store could not be read",
     /// A disk was full.
     DiskFull => "disk full",
     /// All nodes were down at once.

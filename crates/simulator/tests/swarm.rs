@@ -24,7 +24,7 @@ const SEEDS: Range<u64> = 10_200..10_400;
 const WORKERS: usize = 2;
 
 /// What must come up among them, or they prove little.
-const MUST_COME_UP: [Situation; 43] = [
+const MUST_COME_UP: [Situation; 46] = [
     Situation::CrashWithUnsynced,
     Situation::CrashWithCall,
     Situation::TornRecord,
@@ -32,6 +32,9 @@ const MUST_COME_UP: [Situation; 43] = [
     Situation::DiskLost,
     Situation::Fenced,
     Situation::SyncFailed,
+    Situation::WriteFailed,
+    Situation::StartUnreadable,
+    Situation::ReadFailed,
     Situation::DiskFull,
     Situation::AllDown,
     Situation::WokeToBacklog,

@@ -2,13 +2,13 @@
 //! them these tests say so and check nothing.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use outlast_node::fixture::skip;
 
-use crate::flows::{HEAVY, LOOP};
+use crate::flows::{Flow, HEAVY, LOOP};
 use crate::judge::{self, Course};
 use crate::life::{Ended, Life, Waited};
 use crate::world::{PATIENCE, World, table};
@@ -129,17 +129,40 @@ pub(crate) fn has_strace() -> bool {
     there
 }
 
-/// The words that start a program whose nth sync of the disk fails.
-pub(crate) fn failing_sync(nth: u64) -> Vec<String> {
-    let inject = format!("inject=fdatasync:error=EIO:when={nth}");
-    let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", &inject];
-    words.map(str::to_owned).to_vec()
+/// The words that start a program whose nth call of this kind fails, of those to a file if one is given.
+fn failing(call: &str, nth: &str, file: Option<&Path>) -> Vec<String> {
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error=EIO:when={nth}"));
+    let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+    let of_file = file.into_iter().flat_map(|it| ["-P".to_owned(), it.display().to_string()]);
+    words.map(str::to_owned).into_iter().chain(of_file).collect()
 }
 
-fn with_failing_sync(world: &World, nth: u64) -> Ended {
-    let words = failing_sync(nth);
+/// The words that start a program whose nth sync of the disk fails.
+pub(crate) fn failing_sync(nth: u64) -> Vec<String> {
+    failing("fdatasync", &nth.to_string(), None)
+}
+
+fn with_failing(world: &World, words: &[String]) -> Ended {
     let wrapper: Vec<&str> = words.iter().map(String::as_str).collect();
     Life::start(&mut world.command_under(&wrapper, true)).end(PATIENCE)
+}
+
+/// A world whose process was killed amid its run, and the segment of its journal.
+fn killed_amid(flow: &'static Flow) -> (World, PathBuf) {
+    let world = World::new(flow);
+    let mut life = world.start();
+    let waited = life.until(PATIENCE, || 0 < world.ledger.traffic().arrived);
+    assert_eq!(waited, Waited::Holds, "{}", life.stderr());
+    assert!(life.kill().was_killed());
+    let segment = world.data().join("journal/0000000000000001.segment");
+    assert!(segment.is_file(), "{}", segment.display());
+    (world, segment)
+}
+
+fn assert_stopped(ended: &Ended) {
+    assert_eq!(ended.code, Some(STORAGE), "{}", ended.story());
+    let why = ended.stderr.to_lowercase();
+    assert!(why.contains("input/output error"), "it says why it stops: {}", ended.story());
 }
 
 #[test]
@@ -152,27 +175,48 @@ fn a_failed_sync_stops_the_process_which_says_why_and_comes_back_clean() {
     // there, they are of records.
     let new = [1, 6, 12].map(|nth| (nth, true));
     for (nth, new) in new.into_iter().chain([2, 4, 6].map(|nth| (nth, false))) {
-        let world = World::new(&LOOP);
-        if !new {
-            let mut life = world.start();
-            let waited = life.until(PATIENCE, || 0 < world.ledger.traffic().arrived);
-            assert_eq!(waited, Waited::Holds, "{}", life.stderr());
-            assert!(life.kill().was_killed());
-        }
+        let world = if new { World::new(&LOOP) } else { killed_amid(&LOOP).0 };
         let calls = world.ledger.traffic().arrived;
-        let failed = with_failing_sync(&world, nth);
+        let failed = with_failing(&world, &failing_sync(nth));
         if failed.code == Some(0) {
             eprintln!("sync {nth} was never reached");
         } else {
             stopped += 1;
             amid += u64::from(calls < world.ledger.traffic().arrived);
-            assert_eq!(failed.code, Some(STORAGE), "sync {nth}: {}", failed.story());
-            let why = failed.stderr.to_lowercase();
-            let told = why.contains("input/output error");
-            assert!(told, "sync {nth}: it says why it stops: {}", failed.story());
+            assert_stopped(&failed);
         }
         assert_completed(&world, &world.start().end(PATIENCE));
     }
     assert!(4 <= stopped, "only {stopped} failing syncs were reached");
     assert!(0 < amid, "none of the failing syncs came amid the run");
+}
+
+#[test]
+fn a_failed_write_stops_the_process_which_says_why_and_comes_back_clean() {
+    if !has_strace() {
+        return;
+    }
+    for nth in ["1", "2", "4"] {
+        let (world, segment) = killed_amid(&LOOP);
+        assert_stopped(&with_failing(&world, &failing("pwrite64", nth, Some(&segment))));
+        assert_completed(&world, &world.start().end(PATIENCE));
+    }
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_is_not_run_on_and_its_file_is_named() {
+    if !has_strace() {
+        return;
+    }
+    let (world, segment) = killed_amid(&LOOP);
+    let calls = world.ledger.traffic().arrived;
+    // Its header, and its records.
+    for nth in ["1+", "2+"] {
+        let refused = with_failing(&world, &failing("read", nth, Some(&segment)));
+        assert_stopped(&refused);
+        let file = segment.display().to_string();
+        assert!(refused.stderr.contains(&file), "{}", refused.story());
+        assert_eq!(world.ledger.traffic().arrived, calls, "nothing is called");
+    }
+    assert_completed(&world, &world.start().end(PATIENCE));
 }

@@ -88,11 +88,18 @@ pub(crate) fn survey(directory: &Path, expectation: &Expectation) -> io::Result<
 }
 
 fn read_header(directory: &Path, number: u64) -> io::Result<Result<Header, DamageKind>> {
-    let mut block = Vec::new();
-    File::open(segment::path(directory, number))?.take(HEADER_BYTES).read_to_end(&mut block)?;
+    let (file, mut block) = (segment::path(directory, number), Vec::new());
+    File::open(&file)
+        .and_then(|opened| opened.take(HEADER_BYTES).read_to_end(&mut block))
+        .map_err(|error| of_file(&file, &error))?;
     let padding_is_clean = block.len() as u64 == HEADER_BYTES && frame::content_end(&block) <= 64;
     Ok(Header::decode(&block)
         .and_then(|header| if padding_is_clean { Ok(header) } else { Err(DamageKind::Header) }))
+}
+
+/// The same error with the file that it is about: a disk that fails in one place may hold all the others.
+fn of_file(file: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", file.display()))
 }
 
 /// Checks that a header is of the segment and the node it should be of.
@@ -168,7 +175,7 @@ impl Findings {
 
 impl Examination<'_> {
     fn of(file: &Path, header: Header, following: Following) -> io::Result<Findings> {
-        let bytes = fs::read(file)?;
+        let bytes = fs::read(file).map_err(|error| of_file(file, &error))?;
         let length = (bytes.len() as u64).min(header.capacity);
         let extent = Extent {
             file: file.to_owned(),

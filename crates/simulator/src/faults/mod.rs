@@ -68,6 +68,10 @@ pub enum FaultKind {
     DiskFull,
     /// The next sync of a node's disk fails: the node stops, and comes back when it is over.
     SyncError,
+    /// The next write of records fails (EIO): the node stops, and comes back when it is over.
+    WriteError,
+    /// Nothing can be read from a node's disk (EIO): its store gives back nothing, and it cannot come up.
+    ReadError,
     /// A node's disk takes `amount` times as long to sync.
     SlowDisk,
     /// A bit of a node's journal rots, and the node crashes: it comes back as a new one.
@@ -103,7 +107,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Everything that can go wrong.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::Crash,
         Self::RestartLoop,
         Self::Outage,
@@ -121,6 +125,8 @@ impl FaultKind {
         Self::NarrowNetwork,
         Self::DiskFull,
         Self::SyncError,
+        Self::WriteError,
+        Self::ReadError,
         Self::SlowDisk,
         Self::BitFlip,
         Self::LostDisk,
@@ -137,6 +143,9 @@ impl FaultKind {
         Self::Compensate,
         Self::Suspend,
     ];
+
+    /// What a disk answers with EIO, but for a sync.
+    pub const UNREAD: [Self; 2] = [Self::WriteError, Self::ReadError];
 
     /// What waits for a node to be in a phase of an execution's end, and strikes then.
     pub const AIMED: [Self; 3] =
@@ -165,6 +174,8 @@ impl FaultKind {
             Self::NarrowNetwork => "narrow-network",
             Self::DiskFull => "disk-full",
             Self::SyncError => "sync-error",
+            Self::WriteError => "write-error",
+            Self::ReadError => "read-error",
             Self::SlowDisk => "slow-disk",
             Self::BitFlip => "bit-flip",
             Self::LostDisk => "lost-disk",
@@ -198,9 +209,13 @@ impl FaultKind {
             | Self::Reordering
             | Self::SlowNetwork
             | Self::NarrowNetwork => "network",
-            Self::DiskFull | Self::SyncError | Self::SlowDisk | Self::BitFlip | Self::LostDisk => {
-                "disk"
-            }
+            Self::DiskFull
+            | Self::SyncError
+            | Self::WriteError
+            | Self::ReadError
+            | Self::SlowDisk
+            | Self::BitFlip
+            | Self::LostDisk => "disk",
             Self::ClockJump | Self::ClockStall => "clock",
             Self::ServiceErrors | Self::LostAnswers | Self::SlowServices => "service",
             Self::CrashAgreeing | Self::CrashCompensating | Self::CrashForgetting => "aimed",
@@ -240,6 +255,12 @@ impl FaultKind {
             Self::CrashForgetting => Some(Phase::Forgetting),
             _ => None,
         }
+    }
+
+    /// Whether it was there later than the others, and is drawn apart so that earlier seeds are what they were.
+    pub(crate) fn is_drawn_apart(self) -> bool {
+        let is_wished = Self::WISHES.contains(&self) || Self::UNREAD.contains(&self);
+        self == Self::Stop || is_wished || self.aims_at().is_some()
     }
 
     /// Whether a node's disk is gone afterwards.

@@ -249,11 +249,7 @@ fn draw_faults(
     }
     let mut random = Random::apart(seed, 2);
     let all = wanted.kinds.clone().unwrap_or_else(|| FaultKind::ALL.to_vec());
-    let apart = |kind: &FaultKind| {
-        let is_late = *kind == FaultKind::Stop || FaultKind::WISHES.contains(kind);
-        is_late || kind.aims_at().is_some()
-    };
-    let all: Vec<_> = all.into_iter().filter(|kind| !apart(kind)).collect();
+    let all: Vec<_> = all.into_iter().filter(|kind| !kind.is_drawn_apart()).collect();
     if is_in_peace(seed, wanted) {
         return Vec::new();
     }
@@ -269,6 +265,7 @@ fn draw_faults(
         generate(&mut random, &FaultPlan { kinds, nodes, faults_max, window, disks_max });
     faults.extend(draw_aim(seed, wanted, survival));
     faults.extend(draw_stop(seed, wanted, nodes));
+    faults.extend(draw_unread(seed, wanted, nodes, window));
     faults.extend(draw_wish(seed, wanted, window, executions));
     faults.sort_by_key(|fault| (fault.at, fault.kind));
     faults
@@ -305,6 +302,31 @@ fn draw_stop(seed: u64, wanted: &Wanted, nodes: usize) -> Option<Fault> {
     let duration = Duration::from_micros(random.between(50_000, 10_000_000));
     let nodes = 1 << random.index(nodes);
     stops.then_some(Fault { kind: FaultKind::Stop, at, duration, nodes, amount: 0 })
+}
+
+/// In every sixth world a disk fails to write or to read. What cannot be read is missed by whoever comes
+/// back, so in every second of these the node dies shortly before or after.
+fn draw_unread(seed: u64, wanted: &Wanted, nodes: usize, window: Duration) -> Vec<Fault> {
+    let kinds = wanted.kinds.as_deref().unwrap_or(&FaultKind::UNREAD);
+    let kinds: Vec<_> =
+        kinds.iter().copied().filter(|kind| FaultKind::UNREAD.contains(kind)).collect();
+    let mut random = Random::apart(seed, 18);
+    if !random.happens(167) || kinds.is_empty() {
+        return Vec::new();
+    }
+    let kind = *random.pick(&kinds);
+    let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    let at = Duration::from_micros(random.between(0, micros(window)));
+    let duration = Duration::from_micros(random.between(50_000, 10_000_000));
+    let nodes = 1 << random.index(nodes);
+    let fails = Fault { kind, at, duration, nodes, amount: 0 };
+    let near = at + Duration::from_micros(random.between(0, 200_000));
+    let dies = kind == FaultKind::ReadError && random.happens(500);
+    let dies = dies && wanted.kinds.as_ref().is_none_or(|it| it.contains(&FaultKind::Crash));
+    let back = Duration::from_micros(random.between(1_000, 1_000_000));
+    let kind = FaultKind::Crash;
+    let crash = Fault { kind, at: near, duration: back, nodes, amount: 0 };
+    std::iter::once(fails).chain(dies.then_some(crash)).collect()
 }
 
 /// In one world of eight somebody stops an execution, rolls it back or holds it; in every second one if

@@ -286,7 +286,7 @@ impl World {
     }
 
     /// Counts in the midst of what a node dies.
-    fn saw_phases(&mut self, place: usize) {
+    pub(super) fn saw_phases(&mut self, place: usize) {
         let Some(engine) = self.machines[place].node.engine() else { return };
         let phases: BTreeSet<Phase> = engine.phases().map(|(_, phase)| phase).collect();
         for phase in phases {

@@ -29,6 +29,10 @@ impl World {
         if self.machines[place].node.is_up() || self.is_kept_down(place) {
             return;
         }
+        if self.machines[place].reads_fail {
+            self.say(Some(place), format_args!("cannot read its journal"));
+            return self.saw(Situation::StartUnreadable);
+        }
         if self.machines[place].node.disk.is_rotten() {
             self.say(Some(place), format_args!("finds rot in its journal"));
             self.saw(Situation::RotFound);
@@ -219,6 +223,9 @@ impl World {
         let machine = &mut self.machines[place];
         let life = machine.node.life;
         if let Some(up_to) = machine.node.disk.unsynced().filter(|_| !machine.syncing) {
+            if machine.write_fails {
+                return self.write_failed(place);
+            }
             machine.syncing = true;
             let latency = self.options.sync.times(machine.sync_factor);
             let at = self.drawn(latency);
@@ -230,6 +237,21 @@ impl World {
             let at = self.soon(0, 300);
             self.agenda.note(at, Occurrence::Turn { place, life });
         }
+    }
+
+    /// A write has failed: some of it may be on the disk, but not all. The node stops, as nothing more can be
+    /// promised.
+    fn write_failed(&mut self, place: usize) {
+        let machine = &mut self.machines[place];
+        (machine.write_fails, machine.write_failed) = (false, true);
+        self.say(Some(place), format_args!("a write fails"));
+        self.saw(Situation::WriteFailed);
+        self.saw_phases(place);
+        let most = self.machines[place].node.disk.unsynced_count().saturating_sub(1);
+        let survive = usize::try_from(self.random.between(0, most as u64)).unwrap_or(0);
+        let torn = self.random.happens(500);
+        self.machines[place].node.crash(survive, torn);
+        self.went_down(place, None);
     }
 
     /// A sync has ended, well or not.
@@ -250,8 +272,14 @@ impl World {
     /// A disk gives back what was committed there.
     pub(super) fn fetched(&mut self, place: usize, execution: ExecutionId) {
         let stored = self.machines[place].node.disk.snapshot(&Subject::Execution(execution).key());
-        let snapshot = stored.ok_or_else(|| "it is not there".to_owned());
-        self.say_of(place, execution, format_args!("has read it from its store"));
+        let snapshot = if self.machines[place].reads_fail {
+            self.saw(Situation::ReadFailed);
+            self.say_of(place, execution, format_args!("cannot read it from its store"));
+            Err("input/output error".to_owned())
+        } else {
+            self.say_of(place, execution, format_args!("has read it from its store"));
+            stored.ok_or_else(|| "it is not there".to_owned())
+        };
         self.tell(place, Input::Fetched { execution, snapshot });
     }
 

@@ -41,6 +41,12 @@ impl World {
             FaultKind::SyncError => self.on_each(&fault, |world, place| {
                 world.machines[place].sync_fails = true;
             }),
+            FaultKind::WriteError => self.on_each(&fault, |world, place| {
+                world.machines[place].write_fails = true;
+            }),
+            FaultKind::ReadError => self.on_each(&fault, |world, place| {
+                world.machines[place].reads_fail = true;
+            }),
             FaultKind::BitFlip => self.on_each(&fault, Self::rot),
             FaultKind::LostDisk => self.on_each(&fault, |world, place| {
                 world.crash(place, None);
@@ -117,11 +123,9 @@ impl World {
             FaultKind::ServiceErrors | FaultKind::LostAnswers | FaultKind::SlowServices => {
                 self.change_services();
             }
-            FaultKind::SyncError => self.on_each_free(&fault, |world, place| {
-                world.machines[place].sync_fails = false;
-                world.machines[place].sync_failed = false;
-                world.start_soon(place);
-            }),
+            FaultKind::SyncError | FaultKind::WriteError | FaultKind::ReadError => {
+                self.on_each_free(&fault, |world, place| world.disk_is_well(fault.kind, place));
+            }
             FaultKind::Outage => (0..self.machines.len()).for_each(|place| self.start_soon(place)),
             FaultKind::Crash
             | FaultKind::Stop
@@ -226,6 +230,17 @@ impl World {
         self.saw(Situation::DiskFull);
         self.machines[place].is_full = true;
         self.tell(place, Input::StorageFull);
+    }
+
+    /// A disk takes or gives back again what it did not; whoever is down for that comes up.
+    fn disk_is_well(&mut self, kind: FaultKind, place: usize) {
+        let machine = &mut self.machines[place];
+        match kind {
+            FaultKind::SyncError => (machine.sync_fails, machine.sync_failed) = (false, false),
+            FaultKind::WriteError => (machine.write_fails, machine.write_failed) = (false, false),
+            _ => machine.reads_fail = false,
+        }
+        self.start_soon(place);
     }
 
     /// A bit of the journal rots, which is noticed when the node comes back.

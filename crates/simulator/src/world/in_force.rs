@@ -44,6 +44,7 @@ impl World {
                 fault.befalls(place)
             }
             FaultKind::SyncError => fault.befalls(place) && self.machines[place].sync_failed,
+            FaultKind::WriteError => fault.befalls(place) && self.machines[place].write_failed,
             _ => false,
         })
     }
@@ -142,6 +143,28 @@ mod tests {
         let is_up = |milliseconds| after(milliseconds, &faults).machines[0].node.is_up();
         assert!(!is_up(1_000), "its first sync failed");
         assert!(!is_up(4_000) && is_up(9_500));
+    }
+
+    #[test]
+    fn a_node_whose_write_failed_is_down_until_that_is_over_and_has_lost_what_it_wrote() {
+        let faults = ["crash@1+1:1", "write-error@1.5+9:1"];
+        let machine = |milliseconds| after(milliseconds, &faults).machines.remove(0);
+        let failed = machine(3_000);
+        assert!(!failed.node.is_up(), "the first write of its second life failed");
+        let kept = failed.node.disk.clone().records().len() as u64;
+        assert!(kept < failed.node.records, "{kept} of {} are on its disk", failed.node.records);
+        assert!(!machine(10_400).node.is_up() && machine(11_000).node.is_up());
+    }
+
+    /// It is up while nobody asks it to read anything; a crash is over before what it left can be read.
+    #[test]
+    fn a_node_that_cannot_read_its_journal_does_not_come_up_before_it_can() {
+        let faults = ["read-error@1+9:1", "crash@2+1:1"];
+        let is_up = |milliseconds| after(milliseconds, &faults).machines[0].node.is_up();
+        assert!(is_up(1_900) && !is_up(9_900) && is_up(10_500));
+        assert!(after(4_000, &faults).trace.contains("node 1  cannot read its journal"));
+        let faults = ["crash@1+1:1", "read-error@3+1:1"];
+        assert!(after(5_000, &faults).machines[0].node.is_up(), "it could when it came up");
     }
 
     #[test]
