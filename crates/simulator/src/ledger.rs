@@ -29,6 +29,8 @@ pub struct Act {
     pub readonly: bool,
     /// The act it undoes, if that is known.
     pub undoes: Option<usize>,
+    /// The key of what it undoes, whether that was ever done or not.
+    pub names: Option<OperationKey>,
     /// The act that undid it: of an undo that makes several calls, the last one so far.
     pub undone_by: Option<usize>,
     /// Whether the answer reached the one who asked and was written down. If not, it will be asked
@@ -205,7 +207,6 @@ impl Ledger {
         receipt: String,
         subject: &str,
         carried: Option<&str>,
-        undoes: Option<OperationKey>,
     ) -> (usize, Option<String>) {
         let place = self.acts.len();
         // A call may have been on its way when the disk was lost that knew of it.
@@ -216,7 +217,7 @@ impl Ledger {
         self.acts.push(act);
         self.by_execution.entry(execution).or_default().push(place);
         if undo {
-            let finding = self.pair(place, subject, carried, undoes);
+            let finding = self.pair(place, subject, carried);
             return (place, finding);
         }
         self.by_term.entry(term_of(&self.acts[place])).or_default().push(place);
@@ -225,14 +226,8 @@ impl Ledger {
         (place, None)
     }
 
-    fn pair(
-        &mut self,
-        undo: usize,
-        subject: &str,
-        carried: Option<&str>,
-        undoes: Option<OperationKey>,
-    ) -> Option<String> {
-        let execution = self.acts[undo].execution;
+    fn pair(&mut self, undo: usize, subject: &str, carried: Option<&str>) -> Option<String> {
+        let (execution, undoes) = (self.acts[undo].execution, self.acts[undo].names);
         self.named.extend(undoes.map(|key| ((key, execution), undo)));
         let by_receipt = carried.and_then(|receipt| self.receipts.get(receipt).copied());
         let by_subject = || {

@@ -188,6 +188,7 @@ impl Services {
             undo: request.undo,
             readonly: request.readonly,
             undoes: None,
+            names: request.undoes,
             undone_by: None,
             is_certain: true,
             is_settled: false,
@@ -198,8 +199,7 @@ impl Services {
         };
         let carried = if request.undo { carried_receipt(payload(&request.target)) } else { None };
         let subject = subject_of(&request.target);
-        let (place, finding) =
-            self.ledger.enter(act, receipt, subject, carried.as_deref(), request.undoes);
+        let (place, finding) = self.ledger.enter(act, receipt, subject, carried.as_deref());
         Visited { answer: Answer::Succeeded(answer), act: Some(place), repeated: false, finding }
     }
 

@@ -196,11 +196,12 @@ pub(super) fn a_majority_had_what_is_undone(world: &World, undo: &Act) -> Findin
     let waits = world.client.survival_of(root).is_some_and(|survival| {
         survival.is_replicated() && survival.acknowledge == Acknowledge::Majority
     });
+    // What its flow says has no key is made anew by whoever goes on, and undone by whoever made it first,
+    // or was about to: a tolerant undo names what never came to its service, too.
     let ledger = &world.services.ledger;
-    // What its flow says has no key is made anew by whoever goes on, and undone by whoever made it first.
     let is_keyless = || {
-        let undone = undo.undoes.map(|place| ledger.act(place).key.to_string());
-        undone.is_some_and(|key| world.learnt.is_keyless(&key))
+        let undone = undo.names.or_else(|| Some(ledger.act(undo.undoes?).key));
+        undone.is_some_and(|key| world.learnt.may_be_keyless(&key.to_string()))
     };
     // Who goes on alone with what had failed holds no line with others either.
     if !waits || world.revisited.contains_key(&root) || is_keyless() {

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_engine::Survival;
+use outlast_engine::{Strategy, Survival};
 
 use crate::checkers::{self, Expectation};
 use crate::{Fault, RunEvent, Situation, Situations, Watcher, World, WorldOptions};
@@ -73,7 +73,7 @@ impl Uncalm {
 pub struct Swarm {
     flows: Vec<Workload>,
     wanted: Wanted,
-    calm: BTreeMap<(String, usize), Arc<Expectation>>,
+    calm: BTreeMap<(String, usize, bool), Arc<Expectation>>,
 }
 
 impl Swarm {
@@ -96,7 +96,9 @@ impl Swarm {
     /// Runs every flow once while nothing fails; says which does not come to an end even then.
     pub fn try_flows(&mut self) -> Result<(), String> {
         let flows = self.flows.clone();
-        flows.iter().try_for_each(|flow| self.expectation(flow, 1).map(drop)).map_err(Uncalm::text)
+        let solo = Survival::solo();
+        let mut tries = flows.iter().map(|flow| self.expectation(flow, 1, &solo).map(drop));
+        tries.try_for_each(|tried| tried.map_err(Uncalm::text))
     }
 
     /// Runs the flow of a world as often while nothing fails; says so if that does not come to an end, of
@@ -104,7 +106,7 @@ impl Swarm {
     pub fn try_flow_of(&mut self, scenario: &Scenario) -> Result<(), String> {
         let flow = self.flows.iter().find(|flow| flow.name == scenario.flow).cloned();
         let Some(flow) = flow else { return Ok(()) };
-        match self.expectation(&flow, scenario.delays.len()) {
+        match self.expectation(&flow, scenario.delays.len(), &scenario.survival) {
             Err(Uncalm::Endless(text)) => Err(text),
             Ok(_) | Err(Uncalm::Broken(_)) => Ok(()),
         }
@@ -120,7 +122,7 @@ impl Swarm {
         let Some(flow) = self.flows.iter().find(|flow| flow.name == scenario.flow).cloned() else {
             return Verdict::nothing(format!("there is no flow {}", scenario.flow));
         };
-        let calm = match self.expectation(&flow, scenario.delays.len()) {
+        let calm = match self.expectation(&flow, scenario.delays.len(), &scenario.survival) {
             Ok(calm) => calm,
             Err(uncalm) => return Verdict::nothing(uncalm.text()),
         };
@@ -147,18 +149,26 @@ impl Swarm {
         Verdict::of(world, found.unwrap_or_else(panicked).err())
     }
 
-    /// What so many executions of a flow do when nothing fails.
+    /// What so many executions of a flow do when nothing fails: held by one node; or by two, where what
+    /// several hold starts others under other names.
     fn expectation(
         &mut self,
         flow: &Workload,
         executions: usize,
+        survival: &Survival,
     ) -> Result<Arc<Expectation>, Uncalm> {
-        let key = (flow.name.clone(), executions);
+        let by_several = survival.is_replicated() && flow.starts_others_in_parts();
+        let key = (flow.name.clone(), executions, by_several);
         if let Some(known) = self.calm.get(&key) {
             return Ok(Arc::clone(known));
         }
-        let options = WorldOptions { trace: false, nobody_denies: true, ..WorldOptions::default() };
-        let plan = flow.plan(&vec![Duration::ZERO; executions], &Survival::solo());
+        let (nodes, survival) = match by_several {
+            true => (2, Survival::new(Strategy::Passive, 2)),
+            false => (1, Survival::solo()),
+        };
+        let calm = WorldOptions { trace: false, nobody_denies: true, ..WorldOptions::default() };
+        let options = WorldOptions { nodes, ..calm };
+        let plan = flow.plan(&vec![Duration::ZERO; executions], &survival);
         let mut world = World::new(options, plan);
         world.run_out(OCCURRENCES_MAX * executions as u64);
         let flow_name = &flow.name;

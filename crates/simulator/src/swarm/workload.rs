@@ -108,6 +108,13 @@ impl Workload {
             || self.ends_beside_others()
     }
 
+    /// Whether a workflow that it runs starts others without waiting for their end. Where several nodes hold
+    /// an execution, what it waits for is part of it, and whom that starts goes by other ids.
+    pub(super) fn starts_others_in_parts(&self) -> bool {
+        let starts = |task: &Task| matches!(task.kind, Kind::RunWorkflow { wait: false, .. });
+        self.others.iter().any(|(program, _)| program.tasks.iter().any(starts))
+    }
+
     /// Whether it ends as a whole in a branch, however far the others are.
     fn ends_beside_others(&self) -> bool {
         let ends = |task: &Task| match &task.kind {

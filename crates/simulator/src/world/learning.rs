@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_engine::{Engine, Report};
 use outlast_lineage::{ExecutionId, NodeId, OperationKey, Time};
-use outlast_workflow::program::{Class, Kind, TaskId, Undo};
+use outlast_workflow::program::{Class, Kind, TaskId, Traits, Undo};
 use outlast_workflow::{Happening, Program, Request};
 
 use super::World;
@@ -23,6 +23,8 @@ pub(crate) struct Learnt {
     pub(crate) keys: BTreeMap<String, OfKey>,
     /// Whether some call has alternatives.
     has_choices: bool,
+    /// Whether some call is said to have a service that knows no keys, and an undo that may come before it.
+    has_keyless: bool,
     /// The choices that were given up for the next one.
     given_up: BTreeSet<Choice>,
     /// Acts by the choices that they belong to.
@@ -55,9 +57,12 @@ pub(crate) type Choice = (ExecutionId, TaskId, usize);
 
 impl Learnt {
     pub(super) fn new(plan: &Plan) -> Self {
-        let tasks = plan.definitions.iter().flat_map(|(program, _)| &program.tasks);
-        let has_choices = tasks.into_iter().any(|task| !task.traits.alternatives.is_empty());
-        Self { has_choices, ..Self::default() }
+        let tasks = || plan.definitions.iter().flat_map(|(program, _)| &program.tasks);
+        let has_choices = tasks().any(|task| !task.traits.alternatives.is_empty());
+        let tolerates =
+            |traits: &Traits| traits.compensation.as_ref().is_some_and(|it| it.tolerant);
+        let has_keyless = tasks().any(|task| tolerates(&task.traits) && is_keyless(&task.traits));
+        Self { has_choices, has_keyless, ..Self::default() }
     }
 
     /// Whether what was done was not wanted any more, as an alternative was to take its place: then it
@@ -72,9 +77,10 @@ impl Learnt {
         self.askers.get(&execution).is_some_and(|lines| 1 < lines.len())
     }
 
-    /// Whether a call with a key is one whose service is said to know none.
-    pub(crate) fn is_keyless(&self, key: &str) -> bool {
-        self.keys.get(key).is_some_and(|of_key| of_key.is_keyless)
+    /// Whether a call with a key is one whose service is said to know none. Of one that never left nobody was
+    /// told that: where a flow has such calls, it may be one of them.
+    pub(crate) fn may_be_keyless(&self, key: &str) -> bool {
+        self.keys.get(key).map_or(self.has_keyless, |of_key| of_key.is_keyless)
     }
 
     /// When an execution was heard of first.
@@ -263,6 +269,10 @@ impl World {
     }
 }
 
+fn is_keyless(traits: &Traits) -> bool {
+    traits.idempotency.as_ref().is_some_and(|it| it.none)
+}
+
 /// What a flow says of a call.
 fn of_call(program: &Program, call: (ExecutionId, TaskId), has_choices: bool) -> OfKey {
     let (execution, task) = call;
@@ -278,7 +288,7 @@ fn of_call(program: &Program, call: (ExecutionId, TaskId), has_choices: bool) ->
         is_undoable: undone.is_some(),
         is_pivot: traits.class == Some(Class::Pivot),
         is_tolerant: undone.is_some_and(|it| it.tolerant),
-        is_keyless: traits.idempotency.as_ref().is_some_and(|it| it.none),
+        is_keyless: is_keyless(traits),
         choice: if has_choices { choice() } else { None },
     }
 }

@@ -1,0 +1,90 @@
+//! Flows that users give, held in every way: what is right in them is no finding.
+
+use std::sync::Arc;
+
+use outlast_engine::Strategy;
+use outlast_expressions::value;
+use outlast_languages::openworkflow;
+use outlast_simulator::{Situation, Swarm, Wanted, Workload};
+
+const STRATEGIES: [Strategy; 4] =
+    [Strategy::None, Strategy::Passive, Strategy::Active, Strategy::PartitionTolerant];
+
+fn head(name: &str, on_fault: &str) -> String {
+    format!(
+        "document:
+  dsl: '1.0.3'
+  namespace: simulated
+  name: {name}
+  version: '1.0.0'
+  metadata: {{ outlast: {{ version: '1.0', onFault: {on_fault} }} }}
+use:
+  functions:
+    undo: {{ call: http, with: {{ method: post, endpoint: 'http://world.example/undo/work', body: '${{ . }}' }} }}
+do:
+"
+    )
+}
+
+fn call(name: &str, says: &str) -> String {
+    let with = format!("{{ method: post, endpoint: 'http://world.example/ok/{name}' }}");
+    format!("  - {name}: {{ call: http, with: {with}, metadata: {{ outlast: {{ {says} }} }} }}\n")
+}
+
+fn run(name: &str, says: &str) -> String {
+    let workflow = format!("{{ namespace: simulated, name: {name}, version: '1.0.0', {says} }}");
+    format!("  - {name}: {{ run: {{ await: {}, workflow: {workflow} }} }}\n", name != "errand")
+}
+
+const UNDONE: &str = "compensation: { use: undo, capture: '${ { receipt: .receipt } }' }";
+
+fn given(text: &str, others: &[&str]) -> Workload {
+    let compiled = |text: &str| (openworkflow::compile(text).unwrap(), Arc::from(text));
+    let flow = Workload::new(compiled(text).0, text, value::object([]));
+    Workload { others: others.iter().map(|text| compiled(text)).collect(), ..flow }
+}
+
+/// Runs a flow in some worlds for each strategy; gives how often a situation came up.
+fn nothing_is_found(
+    flow: &Workload,
+    wanted: &Wanted,
+    seeds: impl Iterator<Item = u64> + Clone,
+    situation: Situation,
+) -> u64 {
+    let mut times = 0;
+    for strategy in STRATEGIES {
+        let wanted = Wanted { strategy: Some(strategy), ..wanted.clone() };
+        let mut swarm = Swarm::new(wanted, vec![flow.clone()]);
+        for seed in seeds.clone() {
+            let verdict = swarm.run(&swarm.scenario(seed));
+            assert_eq!(verdict.finding, None, "{strategy:?}, seed {seed}");
+            times += verdict.count(situation);
+        }
+    }
+    times
+}
+
+/// Where calls wait for a majority only a call without a key is undone by a line that loses: a tolerant undo
+/// names it though it never came to its service (17), or never left (250).
+#[test]
+fn a_tolerant_undo_of_a_call_without_a_key_that_never_acted() {
+    let tolerant = "idempotency: { none: true }, \
+                    compensation: { use: undo, tolerant: true, capture: '${ { receipt: .receipt } }' }";
+    let tasks: String = ["one", "two", "three"].iter().map(|name| call(name, tolerant)).collect();
+    let flow = given(&(head("tolerant", "compensate") + &tasks), &[]);
+    let wanted = Wanted { keyless: Some(false), ..Wanted::default() };
+    let seeds = [17, 60, 129, 250, 623, 747].into_iter();
+    assert!(0 < nothing_is_found(&flow, &wanted, seeds, Situation::LineLost));
+}
+
+/// What several nodes hold goes by other ids than what one node holds: what it waits for is part of it.
+#[test]
+fn whoever_is_started_by_a_workflow_that_is_run() {
+    let errand = include_str!("../src/flows/errand.yaml");
+    let tasks = call("m1", UNDONE) + &run("errand", "input: { to: a }") + &call("m2", UNDONE);
+    let middle = head("middle", "compensate") + &tasks;
+    let tasks = call("one", UNDONE) + &run("middle", "") + &call("two", UNDONE);
+    let flow = given(&(head("outer", "compensate") + &tasks), &[&middle, errand]);
+    let started = nothing_is_found(&flow, &Wanted::default(), 1..=10, Situation::Detached);
+    assert!(0 < started);
+}
