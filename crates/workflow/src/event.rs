@@ -91,7 +91,7 @@ pub enum Event {
         /// The calls that have not left, now or earlier.
         unsent: BTreeSet<Ticket>,
         /// What happened.
-        event: Box<Event>,
+        event: Box<Self>,
     },
     /// Someone asked to stop.
     CancelRequested,

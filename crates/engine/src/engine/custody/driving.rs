@@ -1,17 +1,16 @@
 //! Driving a replica: its outputs become changes of the state, messages, calls and one record.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use outlast_lineage::{EffectId, ExecutionId};
 use outlast_protocols::replicas::{Change, Input, Note, Output};
-use outlast_workflow::{Advance, Author, Command, EffectNote, Event, Outcome, Resolution};
+use outlast_workflow::{Advance, Author, Command, EffectNote, Event, Outcome};
 
 use super::super::running::touches_parking;
 use super::super::{Engine, Step, Work};
 use super::turn::{Letter, Turn};
 use super::wire::{Passing, Written, value_of};
-use super::{Alarm, Custody, HeldBack, Holding, Said, StateBytes, Untold, Word, not_sent};
+use super::{Alarm, Custody, Holding, Said, StateBytes, Untold, Word};
 use crate::record::Custodial;
 use crate::{Action, Condition, Position, RecordKind, Report};
 
@@ -91,16 +90,6 @@ impl Engine {
         true
     }
 
-    /// Says which calls have not left, if there are any: what stops one of them knows that it never happened.
-    fn while_held_back(&mut self, id: ExecutionId, author: Author, event: Event) -> Event {
-        let holding = self.holding(id).filter(|holding| !holding.held.is_empty());
-        let unsent = holding.map(|holding| holding.unsent_calls(&author)).unwrap_or_default();
-        match unsent.is_empty() {
-            true => event,
-            false => Event::WhileHeldBack { unsent, event: Box::new(event) },
-        }
-    }
-
     /// Whoever went on until now may have set timers by another clock, which differs by more than a moment.
     fn reckon_with_another_clock(&mut self, step: &mut Step, id: ExecutionId, turn: &mut Turn) {
         let Some(holding) = self.holding(id) else { return };
@@ -137,7 +126,7 @@ impl Engine {
     }
 
     /// Who this node is for an execution, if it may advance it now.
-    fn author_of(&mut self, id: ExecutionId) -> Option<Author> {
+    pub(super) fn author_of(&mut self, id: ExecutionId) -> Option<Author> {
         let node = self.options.node;
         let (since, epoch) = self.holding(id)?.replica.leads_since()?;
         Some(Author { node, epoch, since })
@@ -368,132 +357,6 @@ impl Engine {
         let entry = self.roster.known(id);
         entry.weight = entry.weight.saturating_add(weight);
         entry.position = position;
-    }
-
-    /// Keeps back calls until they may leave; gives the other commands.
-    fn hold_back(
-        &mut self,
-        id: ExecutionId,
-        commands: Vec<Command>,
-        pivots: &BTreeSet<EffectId>,
-    ) -> Vec<Command> {
-        let (node, author) = (self.options.node, self.author_of(id));
-        let Some(entry) = self.roster.get(id) else { return commands };
-        // What this node had intended in an earlier life may have left then.
-        let is_of_before = |effect: EffectId| {
-            effect.point.author == node && author.is_none_or(|author| !author.made(effect))
-        };
-        let is_again = |command: &Command| match command {
-            Command::Call { ticket, request } => {
-                entry.execution().is_asked_again(*ticket) || is_of_before(request.effect)
-            }
-            _ => false,
-        };
-        let again: Vec<bool> = commands.iter().map(is_again).collect();
-        let Some(holding) = self.holding(id) else { return commands };
-        let number = holding.replica.head().lineage.number();
-        let mut at_once = Vec::with_capacity(commands.len());
-        let mut unwanted = Vec::new();
-        for (command, again) in commands.into_iter().zip(again) {
-            match &command {
-                Command::Call { request, .. } if !request.readonly => {
-                    let anywhere = holding.terms.survival.pivots_anywhere;
-                    let is_pivot = pivots.contains(&request.effect);
-                    // The run that counts may have gone on from what this one undoes: that nobody allows.
-                    let decided = request.undo || (is_pivot && !anywhere);
-                    holding.held.push(HeldBack { number, decided, again, command });
-                }
-                // Nobody wants it any more: it never leaves.
-                Command::Abandon(ticket) => {
-                    holding.drop_held(*ticket);
-                    at_once.push(command);
-                }
-                // What has left is answered all the same, and of what has not it is known that it never did.
-                Command::Unwanted(ticket) => unwanted.push(*ticket),
-                // The end counts when it is decided on.
-                Command::End(_) => {}
-                _ => at_once.push(command),
-            }
-        }
-        unwanted.retain(|ticket| holding.take_back(*ticket));
-        let entry = self.roster.known(id);
-        let once = if unwanted.is_empty() { Vec::new() } else { entry.execution().unheard_calls() };
-        for (ticket, _) in once.into_iter().filter(|(ticket, _)| unwanted.contains(ticket)) {
-            entry.keep_answer(ticket, not_sent());
-        }
-        at_once
-    }
-
-    /// Of a pivot that was held back when it was stopped, when its time was over, or when another node went on,
-    /// no person needs to find out what became of it: it did not happen. Of one of another node that is known when a
-    /// state of this one is decided on: if none in which it was intended had been before, it never left.
-    fn settle_what_never_left(&mut self, id: ExecutionId) {
-        let Some(entry) = self.roster.get(id) else { return };
-        let Some(Custody::Replica(holding)) = &entry.custody else { return };
-        if holding.terms.survival.pivots_anywhere || holding.replica.leads().is_none() {
-            return;
-        }
-        let (replica, standing) = (&holding.replica, holding.replica.standing());
-        let mut to_be_decided = None;
-        let mut settled = Vec::new();
-        for (effect, wanted) in entry.execution().parked_pivots(&entry.defined.program) {
-            let is_of_another = standing.all_records().all(|(of, _)| *of != effect);
-            // A branch has no more states than its execution: it was intended in this one, or later.
-            let undecided = match is_of_another {
-                true => replica.was_undecided(effect.point.number),
-                false => Some(standing.is_undecided(&effect)),
-            };
-            match undecided {
-                Some(true) => settled.push((effect, wanted)),
-                Some(false) => {}
-                None => to_be_decided = Some(standing.head.lineage.number()),
-            }
-        }
-        for (effect, wanted) in settled {
-            let resolution = if wanted { Resolution::Retry } else { Resolution::NotDone };
-            let event = Event::Resolved { effect, resolution };
-            self.queue(id, |execution| Work::Advance { execution, event });
-        }
-        if let Some(number) = to_be_decided {
-            let word = Word::Replica(Box::new(Input::DecisionWanted { number }));
-            self.queue(id, |execution| Work::Custody { execution, word });
-        }
-    }
-
-    /// Lets leave what may leave now.
-    fn release(&mut self, step: &mut Step, id: ExecutionId) {
-        let Some(holding) = self.holding(id).filter(|holding| !holding.held.is_empty()) else {
-            return;
-        };
-        let held = std::mem::take(&mut holding.held);
-        let (mut ready, mut waiting, mut wanted) = (Vec::new(), Vec::new(), None);
-        for back in held {
-            let may_leave = holding.replica.may_leave(back.number);
-            let decided = !back.decided || holding.replica.is_decided_up_to(back.number);
-            if may_leave && !decided {
-                wanted = wanted.max(Some(back.number));
-            }
-            if !may_leave || !decided {
-                waiting.push(back);
-                continue;
-            }
-            if let Some(effect) = back.effect() {
-                holding.unsent.remove(&effect);
-            }
-            ready.push(back.command);
-        }
-        holding.held = waiting;
-        // Asked once: the replica proposes again by itself as long as it leads.
-        let wanted = wanted.filter(|number| holding.wanted < Some(*number));
-        holding.wanted = holding.wanted.max(wanted);
-        let position = self.roster.known(id).position;
-        for command in ready {
-            self.carry_out(step, id, position, command);
-        }
-        if let Some(number) = wanted {
-            let word = Word::Replica(Box::new(Input::DecisionWanted { number }));
-            self.queue(id, |execution| Work::Custody { execution, word });
-        }
     }
 
     /// The state held is the decided end: now it counts.

@@ -9,8 +9,9 @@ use outlast_workflow::{Author, Event, Execution, Happening, Outcome, Start, Tick
 use super::super::entry::{Entry, State};
 use super::super::running::is_nothing;
 use super::super::{Cause, Engine, Step, Work};
+use super::holding_back::{HeldBack, never_left};
 use super::turn::Turn;
-use super::{Custody, HeldBack, Holding, Remnant, Word, never_left};
+use super::{Custody, Holding, Remnant, Word};
 use crate::{Action, Position, RecordKind, Subject};
 
 /// Lost lines undo what they did in terms that lie above those of primaries, which count failovers.

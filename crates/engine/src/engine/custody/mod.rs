@@ -14,6 +14,7 @@ mod choosing;
 mod consensus;
 mod detaching;
 mod driving;
+mod holding_back;
 mod lines;
 mod looking;
 mod peers;
@@ -32,7 +33,7 @@ use std::time::Duration;
 use minicbor::{Decode, Encode};
 use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, Point, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
-use outlast_workflow::{Answer, Author, Command, Event, Fault, FaultKind, Ticket};
+use outlast_workflow::{Event, Ticket};
 
 pub use choosing::ranked;
 pub use lines::REMNANT_TERMS;
@@ -45,6 +46,7 @@ pub(crate) use wire::{Begin, happenings_of};
 pub(super) use wire::{Carried, Envelope, Passed, Said, Shared, StateBytes, Terms, Untold};
 
 use crate::{Acknowledge, Caller, Phase, Strategy};
+use holding_back::HeldBack;
 
 /// How an entry is held, if not by this node alone.
 #[derive(Debug)]
@@ -134,52 +136,6 @@ pub(super) struct Remnant {
     /// Where those answers are sent.
     #[cbor(skip)]
     pub(super) address: Option<ExecutionId>,
-}
-
-/// A command that waits until it may leave.
-#[derive(Debug)]
-pub(super) struct HeldBack {
-    /// The state that it was ordered in.
-    number: u64,
-    /// Whether that state must be decided on first.
-    decided: bool,
-    /// Whether the same operation was asked for before, and its answer never came.
-    again: bool,
-    command: Command,
-}
-
-impl HeldBack {
-    /// Whether it is a call that cannot be undone, and waits for a decision therefore.
-    const fn is_pivot(&self) -> bool {
-        matches!(&self.command, Command::Call { request, .. } if self.decided && !request.undo)
-    }
-
-    /// What it does, if it is a call.
-    fn effect(&self) -> Option<EffectId> {
-        match &self.command {
-            Command::Call { request, .. } => Some(request.effect),
-            _ => None,
-        }
-    }
-
-    /// The call that it is, if it is one.
-    const fn ticket(&self) -> Option<Ticket> {
-        match &self.command {
-            Command::Call { ticket, .. } => Some(*ticket),
-            _ => None,
-        }
-    }
-}
-
-/// What is told of a call that never left: it did not happen.
-fn never_left(ticket: Ticket) -> Event {
-    Event::Answered { ticket, answer: not_sent() }
-}
-
-fn not_sent() -> Answer {
-    let detail = "the call was held back until it was not wanted any more";
-    let fault = Fault::new(FaultKind::Communication, "Not sent", detail).with_status(412);
-    Answer::Failed(fault)
 }
 
 /// What a custody waits for.
@@ -274,38 +230,6 @@ impl Holding {
             Phase::Paused if reaches => Phase::Leading,
             phase => phase,
         }
-    }
-
-    /// Takes a call back that waits here until it may leave; says whether it did.
-    pub(super) fn take_back(&mut self, call: Ticket) -> bool {
-        let before = self.held.len();
-        self.held.retain(|held| held.ticket() != Some(call));
-        self.held.len() < before
-    }
-
-    /// The calls that wait here and never left. What another author had intended may have left there.
-    pub(super) fn unsent_calls(&self, author: &Author) -> BTreeSet<Ticket> {
-        let is_own = |held: &HeldBack| held.effect().is_some_and(|effect| author.made(effect));
-        let unsent = self.held.iter().filter(|held| is_own(held) && !self.may_have_left(held));
-        unsent.filter_map(HeldBack::ticket).collect()
-    }
-
-    /// Whether what waits here may have been done, because an earlier call of it left.
-    pub(super) fn may_have_left(&self, held: &HeldBack) -> bool {
-        held.again && held.effect().is_none_or(|effect| !self.unsent.contains(&effect))
-    }
-
-    /// Drops a call that waits here and that nobody wants any more.
-    fn drop_held(&mut self, call: Ticket) {
-        let held = self.held.iter().find(|held| held.ticket() == Some(call));
-        let unsent = held.filter(|held| !self.may_have_left(held)).and_then(HeldBack::effect);
-        self.unsent.extend(unsent);
-        self.take_back(call);
-    }
-
-    /// Whether a call waits here until it may leave.
-    pub(super) fn holds_back(&self, call: Ticket) -> bool {
-        self.held.iter().any(|held| held.ticket() == Some(call))
     }
 
     /// Why it stands still and what makes it go on, with what is known of that here, if it does.
