@@ -68,6 +68,30 @@ fn a_disk_is_lost_for_good_and_one_run_remains_that_everybody_forgets() {
     assert_eq!(nodes, all, "{shown}");
 }
 
+/// It reaches nobody who hears it, and would go on alone with what may go on alone.
+#[test]
+fn a_copy_of_a_node_beside_the_original_calls_nothing() {
+    const STEPS: usize = 50;
+    let mut cluster = Cluster::of(3);
+    let flow = cluster.file("line.yaml", &line(STEPS));
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(100));
+    let execution = start(&cluster.nodes[2], &flow, &["--survival", "partition-tolerant:3"]);
+    cluster.until_called(3);
+    cluster.nodes[0].kill();
+    let copy = cluster.nodes[0].copied();
+    cluster.nodes[0].restart(None);
+    cluster.all_connected();
+    let (code, said) = copy.start_in_vain();
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("another process runs as this node"), "{said}");
+    let called = cluster.ledger.traffic().arrived;
+    assert!(called < STEPS as u64, "it ran while there was something to call: {called}");
+    assert_eq!(cluster.nodes[0].end_of(&execution), "completed");
+    let entries = cluster.entries();
+    assert_eq!(verdict(STEPS, 1, &entries), Verdict::Complete);
+    assert_eq!(entries.len(), STEPS, "nobody called anything twice");
+}
+
 #[test]
 fn whoever_removes_a_node_that_may_only_be_cut_off_is_told_what_is_lost_by_it() {
     let mut cluster = Cluster::of(3);

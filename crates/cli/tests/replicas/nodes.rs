@@ -115,7 +115,7 @@ impl Node {
 
     /// Starts it where it is not to stay; says how it ended, and what it said.
     pub(crate) fn start_in_vain(&self) -> (Option<i32>, String) {
-        let mut command = outlast(&["node", "--no-token"]);
+        let mut command = outlast(&["node", "--no-token", "--origin", &self.origin]);
         command.args(["--listen", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0"]);
         let mut child =
             command.arg("--data").arg(&self.data).stderr(Stdio::piped()).spawn().unwrap();
@@ -131,6 +131,17 @@ impl Node {
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         child.wait().unwrap();
         (ended.and_then(|status| status.code()), said)
+    }
+
+    /// A copy of its data, with which it can be started a second time. The node must not run.
+    pub(crate) fn copied(&self) -> Self {
+        assert!(!self.process.runs(), "it does not run");
+        let data = self.data.with_extension("copy");
+        let copied = Command::new("cp").arg("-r").args([&self.data, &data]).status().unwrap();
+        assert!(copied.success());
+        let Self { id, address, origin, .. } = self;
+        let (id, origin) = (id.clone(), origin.clone());
+        Self { id, address: *address, data, origin, process: Process::default() }
     }
 
     /// Takes its disk away for good. The node must not run.

@@ -44,6 +44,8 @@ pub(crate) enum Message {
     PeersMet(BTreeSet<NodeId>),
     /// The node was removed from its cluster, says another one.
     ShutOut { by: NodeId },
+    /// Another process may be heard as this node.
+    Doubted,
     /// Another process is heard as this node, says another one.
     TurnedAway { by: NodeId, reason: String },
     /// Someone wants to know what was counted.

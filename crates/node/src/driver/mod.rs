@@ -58,6 +58,10 @@ const NAMED_MAX: usize = 10;
 /// How often records that a full disk did not take are offered again.
 const FULL_PAUSE: Duration = Duration::from_millis(250);
 
+/// For how long a node does nothing by itself after it was told that another process is heard as it: longer than it
+/// takes until it is told so again.
+const DOUBT: Duration = Duration::from_millis(1500);
+
 /// Why a driver ended.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Stopped {
@@ -169,6 +173,8 @@ pub(crate) struct Driver {
     shut_out_by: Option<NodeId>,
     /// Who said that it hears another process as this node, and what it said.
     turned_away: Option<(NodeId, String)>,
+    /// Until when it does nothing by itself, because another process may be heard as this node.
+    doubted_until: Option<Time>,
     /// Whether the wall clock was found to have parted from the node's.
     parted: bool,
 }
@@ -205,12 +211,15 @@ impl Driver {
             self.take(message);
         }
         let now = self.clock.now();
-        if self.alarm.is_some_and(|alarm| alarm <= now) {
+        let stands_still = self.stands_still_for(now).is_some();
+        if !stands_still && self.alarm.is_some_and(|alarm| alarm <= now) {
             self.alarm = None;
             self.look_at_the_wall_clock();
             self.step(Input::AlarmRang);
         }
-        self.work();
+        if !stands_still {
+            self.work();
+        }
         if self.mentions.are_due(now) || self.stopping {
             for (to, message) in self.mentions.take_all() {
                 self.outgoing.entry(to).or_default().push(message.into());
@@ -229,6 +238,9 @@ impl Driver {
 
     /// How long the inbox may keep the driver waiting.
     fn pause(&self) -> Option<Duration> {
+        if let Some(still) = self.stands_still_for(self.clock.now()) {
+            return Some(still);
+        }
         if !self.answers.is_empty() || (self.engine.has_work() && !self.stopping) {
             return Some(Duration::ZERO);
         }
@@ -238,6 +250,13 @@ impl Driver {
         let next = [self.alarm, self.checkpoints.next(), self.mentions.due()];
         let next = next.into_iter().flatten().min()?;
         Some(next.since(self.clock.now()))
+    }
+
+    /// For how long it does nothing by itself: a copy of the data directory that took the others for lost would go
+    /// on alone, and nobody would undo what it does. To those it is as if it had been stopped for a moment.
+    fn stands_still_for(&self, now: Time) -> Option<Duration> {
+        let until = self.doubted_until.filter(|until| now < *until && !self.stopping)?;
+        Some(until.since(now))
     }
 
     /// Takes what the journal says, and lets go what waited for it.
@@ -318,6 +337,7 @@ impl Driver {
                 self.shut_out_by = Some(by);
                 self.stopping = true;
             }
+            Message::Doubted => self.doubted_until = Some(self.clock.now().after(DOUBT)),
             Message::TurnedAway { by, reason } => {
                 self.turned_away = Some((by, reason));
                 self.stopping = true;

@@ -35,7 +35,7 @@ pub(crate) async fn keep_giving(
     let _taking = relay.taking();
     let mut arrived = Vec::new();
     while 0 < events.recv_many(&mut arrived, BATCH_MAX).await {
-        if let Some(told) = arrived.iter().find_map(end_told) {
+        if let Some(told) = arrived.iter().find_map(told_of_its_end) {
             inbox.give(told);
         }
         let messages: Vec<Arrived> =
@@ -62,14 +62,18 @@ fn message_of(event: Event, relay: &Relay) -> Option<Arrived> {
             None
         }
         // Who can be reached the engine finds out by its own heartbeats.
-        Event::Connected { .. } | Event::ShutOut { .. } | Event::TurnedAway { .. } => None,
+        Event::Connected { .. }
+        | Event::ShutOut { .. }
+        | Event::Doubted
+        | Event::TurnedAway { .. } => None,
     }
 }
 
-/// That this node was removed, or another process is heard as it, if an event tells of that.
-fn end_told(event: &Event) -> Option<Message> {
+/// That this node was removed, or another process is heard as it or may be, if an event tells of that.
+fn told_of_its_end(event: &Event) -> Option<Message> {
     match event {
         Event::ShutOut { by } => Some(Message::ShutOut { by: *by }),
+        Event::Doubted => Some(Message::Doubted),
         Event::TurnedAway { by, reason } => {
             Some(Message::TurnedAway { by: *by, reason: reason.clone() })
         }

@@ -169,6 +169,7 @@ pub(crate) fn start(
         stopping: false,
         shut_out_by: None,
         turned_away: None,
+        doubted_until: None,
         parted: false,
     };
     driver.begin(durable, outputs);

@@ -57,6 +57,15 @@ impl Refused {
         Self { reason, since: Instant::now() }
     }
 
+    /// What is told of it, if the peer hears another process as this node.
+    fn told(&self, by: NodeId, silence_max: Duration) -> Option<Event> {
+        let reason = self.reason.clone();
+        match self.is_for_good(silence_max) {
+            true => Some(Event::TurnedAway { by, reason }),
+            false => Unwelcome::is_of_a_second(&reason).then_some(Event::Doubted),
+        }
+    }
+
     /// Whether the peer hears another process as this node, and not only the rest of this one's earlier life:
     /// that is given up after a time of silence.
     fn is_for_good(&self, silence_max: Duration) -> bool {
@@ -117,9 +126,8 @@ pub(super) async fn keep_reaching(shared: Arc<Shared>, peer: Arc<Peer>) {
                             tracing::warn!(peer, reason, "a member does not hear this node");
                         }
                         let now = before.unwrap_or_else(|| Refused::now(reason));
-                        if now.is_for_good(shared.settings.silence_max) {
-                            let reason = now.reason.clone();
-                            let _ = shared.events.send(Event::TurnedAway { by, reason }).await;
+                        if let Some(event) = now.told(by, shared.settings.silence_max) {
+                            let _ = shared.events.send(event).await;
                         }
                         refused = Some(now);
                     }

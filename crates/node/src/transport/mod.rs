@@ -92,6 +92,8 @@ pub enum Event {
         /// Who says so.
         by: NodeId,
     },
+    /// A peer has not let this process in: it hears another one as this node, or did a moment ago.
+    Doubted,
     /// A peer has not let this process in for a while: it hears another one as this node.
     TurnedAway {
         /// Who says so.
