@@ -77,6 +77,20 @@ fn a_tolerant_undo_of_a_call_without_a_key_that_never_acted() {
     assert!(0 < nothing_is_found(&flow, &wanted, seeds, Situation::LineLost));
 }
 
+/// What an alternative does not say of keys, the call says in whose place it is tried.
+#[test]
+fn an_undo_of_an_alternative_to_a_call_without_a_key() {
+    let says = "alternatives: [other], idempotency: { none: true }, \
+                compensation: { use: undo, tolerant: true, capture: '${ { receipt: .receipt } }' }";
+    let tasks = call("b", says).replace("/ok/b", "/fail/b") + "  - c: { wait: PT0.3S }\n";
+    let with = "{ method: post, endpoint: 'http://world.example/ok/other' }";
+    let other = format!("\n    other: {{ call: http, with: {with} }}\ndo:");
+    let text = head("choices", "compensate").replace("\ndo:", &other) + &tasks;
+    let seeds = [40, 56, 60, 107, 129, 165].into_iter();
+    let lost = nothing_is_found(&given(&text, &[]), &Wanted::default(), seeds, Situation::LineLost);
+    assert!(0 < lost);
+}
+
 /// What several nodes hold goes by other ids than what one node holds: what it waits for is part of it.
 #[test]
 fn whoever_is_started_by_a_workflow_that_is_run() {

@@ -273,6 +273,16 @@ fn is_keyless(traits: &Traits) -> bool {
     traits.idempotency.as_ref().is_some_and(|it| it.none)
 }
 
+/// Whether the service of a call is said to know no keys: by the call, or, if that says nothing of keys, by
+/// the one whose alternative it is.
+fn has_no_key(program: &Program, task: TaskId, choice: Option<Choice>) -> bool {
+    let traits = |task: TaskId| &program.tasks[task.0 as usize].traits;
+    match (&traits(task).idempotency, choice) {
+        (None, Some((_, of, _))) => is_keyless(traits(of)),
+        _ => is_keyless(traits(task)),
+    }
+}
+
 /// What a flow says of a call.
 fn of_call(program: &Program, call: (ExecutionId, TaskId), has_choices: bool) -> OfKey {
     let (execution, task) = call;
@@ -284,11 +294,12 @@ fn of_call(program: &Program, call: (ExecutionId, TaskId), has_choices: bool) ->
         let it = all.find(|(_, _, way)| runs_in(program, task, *way));
         it.map(|(of, place, _)| (execution, of, place))
     };
+    let choice = if has_choices { choice() } else { None };
     OfKey {
         is_undoable: undone.is_some(),
         is_pivot: traits.class == Some(Class::Pivot),
         is_tolerant: undone.is_some_and(|it| it.tolerant),
-        is_keyless: is_keyless(traits),
-        choice: if has_choices { choice() } else { None },
+        is_keyless: has_no_key(program, task, choice),
+        choice,
     }
 }
