@@ -140,6 +140,23 @@ fn what_is_left_of_a_lost_line_waits_for_all_that_came_later_on_it() {
     assert!(is_noticed(Told::new(false).undone_in_order_of_doing(None)));
 }
 
+/// What the run asked for by the same key is kept for it, and taken back with it.
+#[test]
+fn what_is_left_of_a_lost_line_does_not_wait_until_people_take_back_what_the_run_shares_with_it() {
+    let noticed = |is_shared: bool, have_people_come: bool| {
+        let mut told = Told::new(true);
+        if is_shared {
+            told.visit(&request("ok/a2", 2, None), on(run(), 2));
+        }
+        if have_people_come {
+            told.world.revisited.insert(ID, 0);
+        }
+        is_noticed(told.undone_in_order_of_doing(None))
+    };
+    assert!(!noticed(true, true));
+    assert!(noticed(false, true) && noticed(true, false));
+}
+
 /// An undo is over when the last of its calls is made, and begins with the first.
 #[test]
 fn an_undo_of_several_calls_waits_for_the_whole_undo_of_what_came_later() {

@@ -4,7 +4,7 @@
 //! of them when the world is at rest.
 
 use outlast_engine::{Acknowledge, Strategy};
-use outlast_lineage::{ExecutionId, Lineage};
+use outlast_lineage::{ExecutionId, Lineage, Point};
 
 use super::Finding;
 use super::effects::{Expectation, name, somebody_wished, strategy_of};
@@ -37,6 +37,16 @@ impl<'w> Undone<'w> {
             && later.act.time < undo.time
             && self.beginning < later.end
             && undo.line.as_ref().is_none_or(|line| counts_on(world, line, later.act))
+            && !(undo.line.is_none() && later.was_kept_until_people_came(world))
+    }
+
+    /// What a lost line shares with the run by its key stays with that, and is undone when people have the run
+    /// taken back; what is left of the lost line is undone before, and does not wait for people.
+    fn was_kept_until_people_came(&self, world: &World) -> bool {
+        let own = self.act.effect.point;
+        let is_other = |state: &Point| (state.author, state.epoch) != (own.author, own.epoch);
+        let is_shared = world.services.deduplicating && self.act.intended.iter().any(is_other);
+        is_shared && world.revisited.contains_key(&root_of(world, self.act.execution))
     }
 
     fn finding(&self, world: &World, later: &Self) -> String {
