@@ -1,7 +1,7 @@
 //! What a workflow of ten calls costs an engine alone, and each of three that hold it together:
 //! records, bytes and messages, without clock, disk and network.
 //!
-//! `cargo run --release -p outlast-engine --example expense`, with `-- passive` for calls that wait for a majority
+//! `cargo run --release -p outlast-engine --example expense`
 //!
 //! For instructions, run it under `valgrind --tool=callgrind --toggle-collect=expense::step_of_primary`
 //! (or `step_of_backup`, `step_alone`): what is counted is the same on every machine.
@@ -138,13 +138,12 @@ impl Node {
 struct Cluster {
     nodes: Vec<Node>,
     program: Arc<Program>,
-    strategy: Strategy,
     now: Time,
     done: u64,
 }
 
 impl Cluster {
-    fn new(count: u64, strategy: Strategy) -> Self {
+    fn new(count: u64) -> Self {
         let calls = (0..10).map(|step| driver::call(&format!("step {step}"))).collect();
         let program = driver::program("ten", "1.0.0", calls);
         let mut nodes: Vec<Node> = (1..=count).map(|id| Node::new(id, count)).collect();
@@ -160,13 +159,13 @@ impl Cluster {
             node.work(driver::START);
             node.replies.clear();
         }
-        Self { nodes, program, strategy, now: driver::START, done: 0 }
+        Self { nodes, program, now: driver::START, done: 0 }
     }
 
     /// The last node is asked, and so it leads.
     fn start(&mut self, number: u64) {
         let count = self.nodes.len();
-        let survival = (1 < count).then(|| Survival::new(self.strategy, count));
+        let survival = (1 < count).then(|| Survival::new(Strategy::PartitionTolerant, count));
         let ask = Ask::Start(Box::new(StartAsk {
             id: id_of(number),
             given: false,
@@ -230,8 +229,8 @@ fn id_of(number: u64) -> ExecutionId {
 }
 
 /// Runs all workflows, and says what each node had to do for one.
-fn run(nodes: u64, strategy: Strategy) {
-    let mut cluster = Cluster::new(nodes, strategy);
+fn run(nodes: u64) {
+    let mut cluster = Cluster::new(nodes);
     let mut begun = 0;
     while cluster.done < WORKFLOWS {
         while begun < WORKFLOWS && begun - cluster.done < CONCURRENCY {
@@ -255,10 +254,6 @@ fn run(nodes: u64, strategy: Strategy) {
 }
 
 fn main() {
-    let strategy = match std::env::args().nth(1).as_deref() {
-        Some("passive") => Strategy::Passive,
-        _ => Strategy::PartitionTolerant,
-    };
-    run(1, strategy);
-    run(3, strategy);
+    run(1);
+    run(3);
 }
