@@ -115,58 +115,44 @@ impl Frame {
         [self.deadline.as_mut(), attempt]
     }
 
-    /// All timers that are set in it, to be changed.
-    pub(crate) fn alarms_mut(&mut self) -> Vec<&mut Alarm> {
-        let mut alarms: Vec<&mut Alarm> = self.deadline.iter_mut().collect();
-        match &mut self.activity {
+    /// All timers that are set in it.
+    pub(crate) fn alarms(&self) -> impl Iterator<Item = Alarm> {
+        let of_activity = match &self.activity {
             Activity::Waiting(alarm) | Activity::Again(alarm, _) | Activity::Asking(alarm, _) => {
-                alarms.push(alarm);
+                [Some(*alarm), None]
             }
-            Activity::Try(trying) => {
-                alarms.extend(&mut trying.attempt_deadline);
-                if let TryStage::Delaying(alarm) = &mut trying.stage {
-                    alarms.push(alarm);
-                }
-            }
-            Activity::Undoing(undoing) => alarms.extend(&mut undoing.delay),
-            _ => {}
-        }
-        alarms
+            Activity::Try(trying) => [trying.attempt_deadline, trying.stage.delay()],
+            Activity::Undoing(undoing) => [undoing.delay, None],
+            _ => [None, None],
+        };
+        self.deadline.into_iter().chain(of_activity.into_iter().flatten())
     }
 
-    /// Whether any timer is set in it.
-    pub(crate) fn has_alarms(&self) -> bool {
-        let waits = match &self.activity {
-            Activity::Waiting(_) | Activity::Again(..) | Activity::Asking(..) => true,
-            Activity::Try(trying) => {
-                trying.attempt_deadline.is_some() || matches!(trying.stage, TryStage::Delaying(_))
+    /// The same, to be changed.
+    pub(crate) fn alarms_mut(&mut self) -> impl Iterator<Item = &mut Alarm> {
+        let of_activity = match &mut self.activity {
+            Activity::Waiting(alarm) | Activity::Again(alarm, _) | Activity::Asking(alarm, _) => {
+                [Some(alarm), None]
             }
-            Activity::Undoing(undoing) => undoing.delay.is_some(),
-            _ => false,
+            Activity::Try(trying) => [trying.attempt_deadline.as_mut(), trying.stage.delay_mut()],
+            Activity::Undoing(undoing) => [undoing.delay.as_mut(), None],
+            _ => [None, None],
         };
-        waits || self.deadline.is_some()
+        self.deadline.iter_mut().chain(of_activity.into_iter().flatten())
     }
 
     /// Whether something with this ticket is still waited for.
     pub(crate) fn waits_for(&self, ticket: Ticket) -> bool {
-        let is = |alarm: &Option<Alarm>| alarm.is_some_and(|alarm| alarm.ticket == ticket);
         let evaluates = self.evaluating.as_ref().is_some_and(|known| known.ticket == ticket);
-        if is(&self.deadline) || evaluates {
+        if evaluates || self.alarms().any(|alarm| alarm.ticket == ticket) {
             return true;
         }
         match &self.activity {
-            Activity::Waiting(alarm) | Activity::Again(alarm, _) | Activity::Asking(alarm, _) => {
-                alarm.ticket == ticket
-            }
-            Activity::Try(trying) => {
-                is(&trying.attempt_deadline)
-                    || matches!(trying.stage, TryStage::Delaying(a) if a.ticket == ticket)
-            }
             Activity::Calling(calling) => calling.ticket == ticket,
             Activity::Publishing { ticket: known, .. } | Activity::Child { ticket: known, .. } => {
                 *known == ticket
             }
-            Activity::Undoing(undoing) => is(&undoing.delay) || undoing.child == Some(ticket),
+            Activity::Undoing(undoing) => undoing.child == Some(ticket),
             _ => false,
         }
     }
@@ -400,6 +386,24 @@ pub(crate) enum TryStage {
     /// Running `catch.do`.
     #[n(3)]
     Handling(#[n(0)] Fault),
+}
+
+impl TryStage {
+    /// What it waits for before the next attempt.
+    const fn delay(&self) -> Option<Alarm> {
+        match self {
+            Self::Delaying(alarm) => Some(*alarm),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    const fn delay_mut(&mut self) -> Option<&mut Alarm> {
+        match self {
+            Self::Delaying(alarm) => Some(alarm),
+            _ => None,
+        }
+    }
 }
 
 /// A call that is under way.

@@ -115,9 +115,10 @@ impl<'a> Machine<'a> {
         for id in ids {
             let Some(mut branch) = self.take(id) else { continue };
             for depth in 0..branch.frames().len() {
-                if branch.frames()[depth].has_alarms() {
+                // Whoever may change a frame has it written down anew.
+                if branch.frames()[depth].alarms().next().is_some() {
                     let alarms = branch.frame_mut(depth).alarms_mut();
-                    alarms.into_iter().for_each(|alarm| alarm.at = here(alarm.at));
+                    alarms.for_each(|alarm| alarm.at = here(alarm.at));
                 }
             }
             self.put(branch);
