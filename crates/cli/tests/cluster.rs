@@ -379,6 +379,9 @@ fn a_second_node_joins_and_both_know_where_the_other_is() {
         .unwrap();
     assert_eq!(third.status.code(), Some(1), "{third:?}");
     assert!(text(&third.stderr).contains("used by another node"), "{third:?}");
+    let log = first.log();
+    let told = log.lines().find(|line| line.contains("a request to join was refused"));
+    assert!(told.is_some_and(|line| line.contains("used by another node")), "{log}");
 }
 
 /// Two that run as one node would both write in its name.

@@ -4,6 +4,7 @@
 //! the `NodeHandle` it returns.
 
 mod bell;
+mod causes;
 mod clock;
 pub mod cluster;
 mod configuration;

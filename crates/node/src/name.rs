@@ -12,21 +12,27 @@ pub struct Name(String);
 
 /// Why a text is no name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "a name has no control characters, which terminals would obey, and this one has {}",
-    character.escape_default()
-)]
-pub struct NotAName {
-    /// The first one in it.
-    character: char,
+pub enum NotAName {
+    /// Nobody could ask for it.
+    #[error("a name has at least one character")]
+    Empty,
+    /// With the first one in it.
+    #[error(
+        "a name has no control characters, which terminals would obey, and this one has {}",
+        .0.escape_default()
+    )]
+    Control(char),
 }
 
 impl FromStr for Name {
     type Err = NotAName;
 
     fn from_str(text: &str) -> Result<Self, NotAName> {
+        if text.is_empty() {
+            return Err(NotAName::Empty);
+        }
         match text.chars().find(|character| character.is_control()) {
-            Some(character) => Err(NotAName { character }),
+            Some(character) => Err(NotAName::Control(character)),
             None => Ok(Self(text.to_owned())),
         }
     }
@@ -41,6 +47,11 @@ impl From<Name> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_says_something() {
+        assert_eq!("".parse::<Name>(), Err(NotAName::Empty));
+    }
 
     #[test]
     fn a_name_has_no_control_characters() {

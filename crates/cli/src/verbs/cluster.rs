@@ -172,8 +172,8 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     }
     for (node, waiting) in awaited(members) {
         tell!(
-            "{waiting} of them wait for {node}: before it has answered, they neither undo what they did in \
-             runs that do not count nor forget executions that have ended; if it is lost for good: \
+            "{node} is waited for by {waiting} of them: before it has answered, what was done there in runs that do \
+             not count is not undone, and executions that have ended are not forgotten; if it is lost for good: \
              outlast cluster remove {node}"
         );
     }
@@ -185,14 +185,14 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     }
     if 0 < deaf {
         tell!(
-            "{deaf} of them are heard, but do not answer this node: they may not hear it, if the network is cut \
-             in one direction (`outlast cluster status` there says who hears whom)"
+            "heard, but without an answer to this node: {deaf} of them. They may not hear it, if the network is \
+             cut in one direction (`outlast cluster status` there says who hears whom)"
         );
     }
     if 0 < stuck {
         tell!(
-            "{stuck} of them answer, but send no heartbeats in time: their disks may be full or slow, \
-             which `GET /ready` and the log there say"
+            "answering, but without heartbeats in time: {stuck} of them. Their disks may be full or slow, which \
+             `GET /ready` and the log there say"
         );
     }
     Ok(Exit::Completed)

@@ -18,7 +18,7 @@ use super::folder::Folder;
 use super::invitations::{Invitations, Redeemable};
 use super::members::Members;
 use super::token::{JoinToken, Secret};
-use crate::transport::{Admission, ClusterId};
+use crate::transport::{Admission, ClusterId, Reply};
 
 /// What a joiner asks.
 #[derive(Clone, Encode, Decode, Debug)]
@@ -245,8 +245,13 @@ impl Books {
 }
 
 impl Admission for Admissions {
-    fn admit(&self, request: &[u8]) -> Vec<u8> {
+    fn admit(&self, request: &[u8]) -> Reply {
         let answer = self.answer(SystemTime::now(), request);
-        minicbor::to_vec(answer).expect("writing to memory does not fail")
+        let refused = match &answer {
+            Answer::Admitted(_) => None,
+            Answer::Refused(reason) => Some(reason.clone()),
+        };
+        let answer = minicbor::to_vec(answer).expect("writing to memory does not fail");
+        Reply { answer, refused }
     }
 }

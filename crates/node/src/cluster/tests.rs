@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::admission::{Answer, Request};
 use super::token::Secret;
 use super::*;
-use crate::transport::Admission;
+use crate::transport::{Admission, Reply};
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// Longer than anything here takes, also on a busy machine.
@@ -269,7 +269,7 @@ fn whoever_was_certified_and_has_not_come_is_no_member_and_may_still_come() {
 struct Dying(Arc<Admissions>);
 
 impl Admission for Dying {
-    fn admit(&self, request: &[u8]) -> Vec<u8> {
+    fn admit(&self, request: &[u8]) -> Reply {
         let answer = self.0.answer(SystemTime::now(), request);
         assert!(matches!(answer, Answer::Admitted(_)));
         // Nothing comes of this request; its connection is closed.

@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 
 use super::payload::Payload;
 use super::{Api, Problem, across};
+use crate::causes::chain;
 use crate::cluster::{Cluster, ClusterError, VALID_MAX};
 use crate::relay::PassedBy;
 use crate::transport::{Direction, PeerStatistics};
@@ -371,6 +372,6 @@ impl From<ClusterError> for Problem {
             ClusterError::TooManyInvitations { .. } => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self::new(status, error.to_string())
+        Self::new(status, chain(&error))
     }
 }

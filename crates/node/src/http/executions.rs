@@ -44,7 +44,7 @@ pub(super) struct StartRequest {
     input: Option<JsonValue>,
     /// Its id, a UUID of the caller's choice: asking again with it starts nothing twice.
     id: Option<String>,
-    /// A name of the caller's choice, unique in the namespace, without control characters; likewise.
+    /// A name of the caller's choice, unique in the namespace, not empty, without control characters; likewise.
     name: Option<String>,
     /// How it is to survive, if not as its definition says: a text such as `passive`, `active:5` or
     /// `partition-tolerant:5:2` (replicas, votes), or an object as in a definition.

@@ -16,15 +16,15 @@ use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
-use super::Shared;
 use super::connection::{Connection, prepare};
-use super::dial::chain;
 use super::door::Place;
 use super::frame::{FrameError, Kind};
 use super::hello::{BadHello, Hello};
 use super::identity::named_in;
 use super::receive::{self, Arrived, Unwelcome};
 use super::tls::JOINING;
+use super::{Reply, Shared};
+use crate::causes::chain;
 
 /// How long to wait after an error of the operating system, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -96,7 +96,7 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, from: SocketAddr, place: 
         }
         Ok(Guest::Joiner { connection, request }) => {
             shared.strangers.joining.add(1);
-            let answering = answer(&shared, connection, request);
+            let answering = answer(&shared, from, connection, request);
             // One that does not take its answer can ask again.
             let _ = timeout(ANSWER_MAX, answering).await;
         }
@@ -180,10 +180,20 @@ async fn greet_member(
     Ok(Guest::Member { connection, node, arrived })
 }
 
-async fn answer(shared: &Shared, mut connection: Connection<Stream>, request: bytes::Bytes) {
+async fn answer(
+    shared: &Shared,
+    from: SocketAddr,
+    mut connection: Connection<Stream>,
+    request: bytes::Bytes,
+) {
     let admission = shared.admission.clone().expect("looked at before the request was read");
     let deciding = tokio::task::spawn_blocking(move || admission.admit(&request));
-    let Ok(answer) = deciding.await else { return };
+    let Ok(Reply { answer, refused }) = deciding.await else { return };
+    if let Some(reason) = refused
+        && let Some(left_out) = shared.throttle.admits(Instant::now())
+    {
+        tracing::warn!(%from, reason, left_out, "a request to join was refused");
+    }
     // A joiner that has gone asks again, and gets the same answer.
     if connection.send(Kind::JoinAnswer, &answer).await.is_ok() {
         connection.finish().await;

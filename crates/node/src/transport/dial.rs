@@ -27,6 +27,7 @@ use super::queue::Queue;
 use super::receive::Unwelcome;
 use super::statistics::PeerCounters;
 use super::{Event, Shared};
+use crate::causes::chain;
 use crate::random;
 
 /// A buffer that has grown beyond this is not kept.
@@ -276,17 +277,6 @@ async fn write<S: AsyncRead + AsyncWrite>(
 
 pub(super) fn shown(node: NodeId) -> String {
     format!("{:016x}", node.0)
-}
-
-/// An error with all its causes.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -126,7 +126,15 @@ pub enum Dropped {
 /// Who decides about those who come with a token.
 pub trait Admission: Send + Sync {
     /// Answers a request to join. May block, and is asked seldom.
-    fn admit(&self, request: &[u8]) -> Vec<u8>;
+    fn admit(&self, request: &[u8]) -> Reply;
+}
+
+/// What becomes of a request to join.
+pub struct Reply {
+    /// What is answered.
+    pub answer: Vec<u8>,
+    /// Why it was refused, if it was, for the log here.
+    pub refused: Option<String>,
 }
 
 /// Connections to the other members. Cheap to clone; it runs until it is stopped.

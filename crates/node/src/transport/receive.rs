@@ -13,10 +13,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadHalf};
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::connection::{Connection, keep_alive};
-use super::dial::{chain, shown};
+use super::dial::shown;
 use super::faults::Direction;
 use super::frame::{FrameError, FrameReader, Kind};
 use super::{Event, Shared};
+use crate::causes::chain;
 
 /// For how long it is told that a second process of a member was turned away: longer than whoever is looks for
 /// what became of it, for it does not come again.
