@@ -3,8 +3,9 @@
 //!
 //! `cargo run --release -p outlast-engine --example expense`
 //!
-//! For instructions, run it under `valgrind --tool=callgrind --toggle-collect=expense::step_of_primary`
-//! (or `step_of_backup`, `step_alone`): what is counted is the same on every machine.
+//! For instructions, build it with `CARGO_PROFILE_RELEASE_STRIP=none` in the environment, and run it under
+//! `valgrind --tool=callgrind --toggle-collect=expense::step_of_primary` (or `step_of_backup`, `step_alone`): what is
+//! counted is the same on every machine.
 
 #[path = "../tests/driver/mod.rs"]
 mod driver;
