@@ -13,7 +13,7 @@ use std::time::Duration;
 use outlast_lineage::{Epoch, Head, NodeId, Time};
 
 use super::following::Reached;
-use super::{Change, Message, Mode, Offer, Outputs, Replica, Role, Situation, Term, Timer};
+use super::{Change, Message, Offer, Outputs, Replica, Role, Situation, Term, Timer};
 
 /// For how many waiting times a candidate that could not win lets others have its vote.
 const YIELDS: u32 = 4;
@@ -97,8 +97,12 @@ pub(super) struct Petition {
 impl Replica {
     /// Asks for votes (the paper's failover).
     pub(super) fn stand(&mut self, out: &mut Outputs) {
-        if self.is_settling() || self.setup.mode == Mode::Active {
+        if self.is_settling() || !self.has_followers() {
             return;
+        }
+        if !self.may_go_on_from(&self.standing.head) {
+            self.role = Role::Backup { leader: None };
+            return self.wait_for_a_leader(out);
         }
         if self.leaves_it_to_others() {
             self.left_to_others += 1;
@@ -148,7 +152,7 @@ impl Replica {
         (term, head): (Epoch, &Head),
         reaches: u32,
     ) {
-        if self.setup.mode == Mode::Active {
+        if !self.has_followers() {
             return;
         }
         if self.standing.term < term {
@@ -215,7 +219,8 @@ impl Replica {
         }
         // A higher id that could not win must not object for ever: it lets others try.
         let yields = out.now < self.yields_until || self.leaves_it_to_others();
-        if self.is_below(candidate) || yields {
+        let may_stand = self.may_go_on_from(&self.standing.head);
+        if self.is_below(candidate) || yields || !may_stand {
             return None;
         }
         if !matches!(self.role, Role::Candidate { .. }) {
@@ -368,6 +373,12 @@ impl Replica {
         let rejected = (objections_count && candidacy.rejected) || hesitant;
         let best = candidacy.best.take();
         let rejected = rejected || self.is_outdated(term, self.setup.me);
+        // Votes may be older than the state held by now.
+        let is_taken =
+            |best: &Offer| self.is_better_than_own(best) && !self.keeps_line_from(&best.held.head);
+        let best = best.filter(is_taken);
+        let base = best.as_ref().map_or(&self.standing.head, |best| &best.held.head);
+        let rejected = rejected || !self.may_go_on_from(base);
         if rejected || !enough {
             self.failures += 1;
             if !rejected {
@@ -387,10 +398,7 @@ impl Replica {
         if !heard_all {
             out.report(Situation::TookOverWithoutAll);
         }
-        // Votes may be older than the state held by now.
-        let is_taken =
-            |best: &Offer| self.is_better_than_own(best) && !self.keeps_line_from(&best.held.head);
-        if let Some(best) = best.filter(is_taken) {
+        if let Some(best) = best {
             out.report(Situation::TookOverFurther);
             self.adopt(out, best.held);
         }

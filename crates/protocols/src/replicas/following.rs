@@ -31,7 +31,7 @@ impl Replica {
         delta: ByteVec,
     ) {
         let News { base, next, progress, ended, urgent, beginning } = news;
-        if !self.is_elected_mode() || next.author != from {
+        if !self.has_followers() || next.author != from {
             return;
         }
         if self.is_outdated(next.epoch, from) {
@@ -133,7 +133,7 @@ impl Replica {
         term: Epoch,
     ) {
         let head = theirs.0;
-        if !self.is_elected_mode() {
+        if !self.has_followers() {
             return;
         }
         if self.acknowledges() {
@@ -268,7 +268,7 @@ impl Replica {
         if self.is_settling() {
             return self.take_final_state(out, held);
         }
-        if !self.is_elected_mode() {
+        if !self.has_followers() {
             return;
         }
         if self.acknowledges() {

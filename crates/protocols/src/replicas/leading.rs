@@ -46,10 +46,8 @@ impl Replica {
             self.unsent = Unsent::nothing_since(out.now);
             return out.list.push(Output::Start);
         }
-        if self.is_elected_mode() {
-            let (head, ended) = (self.standing.head.clone(), self.standing.ended);
-            self.tell_all(out, &Message::Lead { head, term, ended });
-            self.expect_answers(out);
+        if self.has_followers() {
+            self.tell_all_who_leads(out, term);
         }
         if self.untouched.is_some() {
             out.list.push(Output::Resume);
@@ -61,6 +59,12 @@ impl Replica {
         self.untouched.get_or_insert(term);
         // A run that was complete when its primary died has only to be decided on.
         self.seek_end(out);
+    }
+
+    fn tell_all_who_leads(&mut self, out: &mut Outputs, term: Epoch) {
+        let (head, ended) = (self.standing.head.clone(), self.standing.ended);
+        self.tell_all(out, &Message::Lead { head, term, ended });
+        self.expect_answers(out);
     }
 
     /// The owner advanced the execution: everyone is told, and nobody is waited for.
@@ -79,7 +83,7 @@ impl Replica {
         let number = self.standing.head.lineage.number() + 1;
         let next = Point { author: self.setup.me, epoch: term, number };
         self.change(out, Change::Extended { point: next, progress, ended, notes });
-        if self.is_elected_mode() {
+        if self.has_followers() {
             self.gather(out, base, bytes);
         }
         self.seek_end(out);
@@ -219,7 +223,7 @@ impl Replica {
         let is_news = self.proposed.is_some_and(|proposed| is_held && !proposed.was_held);
         if extends && (is_first || is_news) {
             self.proposed = Some(Proposed { instance, was_held: is_held });
-            if is_first && !choice.is_final && self.is_elected_mode() {
+            if is_first && !choice.is_final && self.has_followers() {
                 self.change(out, Change::Pledged(instance));
             }
             out.list.push(Output::Propose { instance, choice });
@@ -229,10 +233,12 @@ impl Replica {
     /// What follows from a decision on a line before the end.
     pub(super) fn line_decided(&mut self, out: &mut Outputs) {
         self.proposed = None;
-        if self.leads().is_none() {
-            return;
-        }
+        let Some(term) = self.leads() else { return };
         if self.is_on_pinned_line(&self.standing.head) {
+            if !self.is_elected_mode() {
+                // The others execute no more, and follow from now on.
+                self.tell_all_who_leads(out, term);
+            }
             self.propose_wanted(out);
             return self.seek_end(out);
         }
@@ -270,7 +276,7 @@ impl Replica {
 
     /// Those that have not acknowledged the newest state are told how far it is.
     pub(super) fn remind_backups(&mut self, out: &mut Outputs) {
-        if !self.is_elected_mode() {
+        if !self.has_followers() {
             return;
         }
         let number = self.standing.head.lineage.number();
@@ -315,7 +321,7 @@ impl Replica {
     /// state, though its proposer be lost for good.
     pub fn needs_holders(&self, choice: &Choice) -> bool {
         let own = self.leads().is_some() && self.holds(choice);
-        own && self.is_elected_mode() && !self.setup.acknowledge
+        own && self.has_followers() && !self.setup.acknowledge
     }
 
     /// Whether this replica may agree to a line of which somebody must hold the state: it does; or it
@@ -327,7 +333,7 @@ impl Replica {
     /// It agreed to a line: if it holds it, it does so until something is decided.
     pub(super) fn agreed(&mut self, out: &mut Outputs, instance: u32, choice: &Choice) {
         let is_open = self.standing.decisions == instance && !self.keeps_line();
-        if is_open && self.is_elected_mode() && !self.setup.acknowledge && self.holds(choice) {
+        if is_open && self.has_followers() && !self.setup.acknowledge && self.holds(choice) {
             self.change(out, Change::Pledged(instance));
         }
     }
@@ -340,7 +346,7 @@ impl Replica {
     /// Whether a state may be proposed: a majority has it, so that it survives its proposer.
     fn may_be_proposed(&self, number: u64) -> bool {
         let told = if self.setup.acknowledge { 0 } else { self.told };
-        !self.is_elected_mode() || number <= self.at_majority().max(told)
+        !self.has_followers() || number <= self.at_majority().max(told)
     }
 
     pub(super) fn tell_lead(&mut self, out: &mut Outputs, to: NodeId) {
@@ -367,10 +373,12 @@ impl Replica {
     }
 
     pub(super) fn answer_inquiry(&mut self, out: &mut Outputs, from: NodeId) {
-        if self.leads().is_some() && self.is_elected_mode() {
+        if self.leads().is_some() && self.has_followers() {
             self.tell_lead(out, from);
         } else {
-            out.send(from, Message::StoodDown { leader: self.leader() });
+            // Where every replica executes, nobody follows this one.
+            let leader = self.leader().filter(|leader| *leader != self.setup.me);
+            out.send(from, Message::StoodDown { leader });
         }
     }
 }

@@ -8,7 +8,7 @@
 //! to, and then all forget together.
 //!
 //! Passive replication is this machine with a majority of votes and acknowledgements, active
-//! replication is this machine with every replica its own primary.
+//! replication is this machine with every replica its own primary, until a line is decided on.
 //!
 //! Invariants:
 //! - No state is named twice: a replica goes on from a state that is not its own last one only in a
@@ -85,7 +85,8 @@ pub struct Setup {
 pub enum Mode {
     /// The elected primary of each partition.
     Elected,
-    /// Every replica.
+    /// Every replica, until a line is decided on before the end: no other one can count then, so whoever made it
+    /// goes on, and the others follow.
     Active,
 }
 
@@ -333,7 +334,7 @@ impl Replica {
             return;
         }
         match self.role {
-            Role::Primary { .. } if self.is_elected_mode() => {
+            Role::Primary { .. } if self.has_followers() => {
                 self.tell_lead(out, peer);
                 self.expect_answers(out);
             }
@@ -451,8 +452,24 @@ impl Replica {
         self.is_peer(node) && !self.fenced.contains(&node)
     }
 
+    /// Whether votes make primaries.
     fn is_elected_mode(&self) -> bool {
         self.setup.mode == Mode::Elected
+    }
+
+    /// Whether one replica goes on and the others follow. Where every replica executes, so it is as soon as only
+    /// one line can count: if nobody else had that, it would be lost with its replica.
+    fn has_followers(&self) -> bool {
+        self.is_elected_mode() || self.standing.pinned().is_some()
+    }
+
+    /// Whether this replica may go on from a state of another one. Where every replica executes, whoever made a
+    /// line that was decided on may not know yet that it was, and goes on with it whenever it does: nobody does so
+    /// in its place before it is lost for good.
+    fn may_go_on_from(&self, head: &Head) -> bool {
+        let author = head.lineage.head().map(|point| point.author);
+        let is_free = author.is_none_or(|it| it == self.setup.me || self.fenced.contains(&it));
+        self.is_elected_mode() || (is_free && self.is_on_pinned_line(head))
     }
 
     /// Whether calls and acknowledgements wait for each other. Who runs alone waits for nobody.

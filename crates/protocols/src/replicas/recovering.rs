@@ -2,7 +2,7 @@
 
 use outlast_lineage::{Epoch, Head, NodeId};
 
-use super::{Change, Held, Message, Mode, Outputs, Replica, Role, Timer};
+use super::{Change, Held, Message, Outputs, Replica, Role, Timer};
 
 impl Replica {
     /// A new life: the others are asked where the execution is.
@@ -10,18 +10,14 @@ impl Replica {
         if self.standing.final_choice().is_some() {
             return self.conclude(out);
         }
-        let is_active = self.setup.mode == Mode::Active;
-        // On a line that cannot count any more, whatever it did would have to be undone.
-        if is_active && self.is_on_pinned_line(&self.standing.head) {
+        if !self.has_followers() {
             let term = Epoch(self.standing.term.0 + 1);
             self.change(out, Change::Term(term));
             return self.lead(out, term);
         }
         self.role = Role::Backup { leader: None };
         self.tell_all(out, &Message::RecoveryRequest { head: self.standing.head.clone() });
-        if !is_active {
-            out.timer(Timer::RetryElection, self.setup.election_wait);
-        }
+        out.timer(Timer::RetryElection, self.setup.election_wait);
     }
 
     pub(super) fn help_recovery(&mut self, out: &mut Outputs, from: NodeId, head: &Head) {
@@ -30,7 +26,7 @@ impl Replica {
             self.role = Role::Backup { leader: None };
             self.stand(out);
         }
-        if self.setup.mode == Mode::Active {
+        if !self.has_followers() {
             return;
         }
         self.pass_on(out);
@@ -74,7 +70,7 @@ impl Replica {
         leader: Option<NodeId>,
         held: Option<Held>,
     ) {
-        let Some(held) = held.filter(|_| self.is_elected_mode() && !self.setup.acknowledge) else {
+        let Some(held) = held.filter(|_| self.has_followers() && !self.setup.acknowledge) else {
             return;
         };
         let better = self.is_better(held.reached(), self.reached());

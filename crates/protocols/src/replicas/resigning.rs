@@ -18,7 +18,8 @@ impl Replica {
         if self.role != (Role::Backup { leader: Some(from) }) {
             return;
         }
-        match leader.filter(|leader| !self.lost.contains(leader)) {
+        // Whoever is none is not to be asked again.
+        match leader.filter(|leader| *leader != from && !self.lost.contains(leader)) {
             // It was named as the one to go on.
             Some(leader) if leader == self.setup.me => self.stand(out),
             Some(leader) => {

@@ -1,6 +1,7 @@
 //! Claims of the paper, the mends of its gaps, and whole worlds of replicas under random faults.
 
 mod acknowledging;
+mod active;
 mod copies;
 mod electing;
 mod flow;
