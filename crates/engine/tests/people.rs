@@ -295,15 +295,74 @@ fn a_passive_leader_that_is_cut_off_refuses_nothing_because_of_what_may_be_old()
 
 /// Two calls side by side, to providers that know no keys, which node 3 makes and takes back.
 fn beside(strategy: Strategy) -> (Cluster, Ask) {
+    let cluster = forked(strategy, false);
+    (cluster, Ask::Compensate { which: Which::Id(id(1)), reason: "a test".into() })
+}
+
+/// Two calls side by side, to providers that know no keys; the first to be answered may be the only one that is
+/// wanted.
+fn forked(strategy: Strategy, compete: bool) -> Cluster {
     let program = program_of("beside", &[("a", Provider::Keyless), ("b", Provider::Keyless)]);
     let mut program = Arc::into_inner(program).expect("nobody else has it");
     let Kind::Sequence(branches) = program.tasks[0].kind.clone() else { panic!("a list") };
-    program.tasks[0].kind = Kind::Fork { branches, compete: false };
+    program.tasks[0].kind = Kind::Fork { branches, compete };
     let program = Arc::new(program);
     let mut cluster = Cluster::new(3, &program);
     cluster.start(&program, id(1), Survival::new(strategy, 3));
-    let which = Which::Id(id(1));
-    (cluster, Ask::Compensate { which, reason: "a test".into() })
+    cluster
+}
+
+/// Every node executes, and of two calls side by side only one is wanted. The other one waits for a person, unless
+/// it is answered, and it is when another line was decided on.
+#[test]
+fn the_answer_to_what_waits_for_a_person_is_heard_though_its_line_was_lost() {
+    let mut cluster = forked(Strategy::Active, true);
+    cluster.run(SECOND);
+    let mut slow = Vec::new();
+    for node in 1..=3 {
+        slow.push((node, cluster.call_of(node)));
+        let quick = cluster.call_of(node);
+        assert_eq!(cluster.answer(node, quick), "b");
+    }
+    cluster.run(SECOND);
+    let (first, call) = slow.remove(2);
+    assert_eq!(cluster.answer(first, call), "a");
+    assert_eq!(names(&cluster.run_answering(2 * SECOND))[0], (3, "undo a"));
+    assert_eq!([1, 2, 3].map(|node| condition(&mut cluster, node)), [Condition::Completed; 3]);
+    assert_eq!([1, 2, 3].map(|node| parked(&mut cluster, node)), [1, 1, 0]);
+    for (node, call) in slow {
+        assert_eq!(cluster.answer(node, call), "a");
+    }
+    let undone = cluster.run_answering(10 * SECOND);
+    let count = |name: &str| undone.iter().filter(|(_, undone)| undone == name).count();
+    assert_eq!((count("undo a"), count("undo b")), (2, 2), "{undone:?}");
+    assert_eq!([1, 2, 3].map(|node| parked(&mut cluster, node)), [0; 3]);
+}
+
+/// The refusal comes when another line was decided on. It was asked for once, and the answer is to that: it did not
+/// happen, and is not asked for again.
+#[test]
+fn what_was_refused_is_not_asked_for_again_though_its_line_was_lost() {
+    let program = program_of("flow", &[("a", Provider::Keyed), ("b", Provider::Keyed)]);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(Strategy::Active, 3));
+    cluster.run(SECOND);
+    for node in 1..=3 {
+        let call = cluster.call_of(node);
+        assert_eq!(cluster.answer(node, call), "a");
+    }
+    cluster.run(SECOND);
+    for node in [3, 2, 1] {
+        let (execution, ticket, _) = cluster.call_of(node);
+        let fault = Fault::new(FaultKind::Communication, "refused", "try later").with_status(503);
+        let answer = Answer::Failed(fault);
+        cluster.node(node).step(Input::Answered { execution, ticket, answer });
+        cluster.run(2 * SECOND);
+        assert_eq!(condition(&mut cluster, node), Condition::Faulted);
+    }
+    assert_eq!(names(&cluster.run_answering(90 * SECOND)), []);
+    assert_eq!([1, 2].map(|node| parked(&mut cluster, node)), [0; 2]);
+    assert_eq!(cluster.node(1).engine.phases().count(), 0, "all have forgotten it");
 }
 
 /// What the second call came to is known before it is asked.

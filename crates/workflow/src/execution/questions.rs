@@ -238,6 +238,11 @@ impl Execution {
         })
     }
 
+    /// Whether it is a line that was lost and does nothing yet but hear what became of its calls.
+    pub const fn only_hears(&self) -> bool {
+        matches!(self.head.stage, Stage::Lost(_))
+    }
+
     /// How far undoing what this line did has come; nothing before it was first asked for, or after
     /// it was closed.
     pub fn withdrawal(&self) -> Option<Withdrawal> {

@@ -1,10 +1,10 @@
 //! What only a person can find out: waiting for it, and what was said.
 
-use outlast_lineage::EffectId;
+use outlast_lineage::{BranchId, EffectId};
 
 use super::requests::uncertain_call;
 use super::{Machine, Turn};
-use crate::execution::{Activity, Branch, PlanEntry};
+use crate::execution::{Activity, Branch, Calling, PlanEntry};
 use crate::{Answer, Command, Fault, FaultKind, Happening, Request, Resolution, Ticket};
 
 impl Machine<'_> {
@@ -45,21 +45,27 @@ impl Machine<'_> {
         if matches!(answer, Answer::Unknown(_)) {
             return;
         }
-        let parked = self.execution.branches.values().find_map(|branch| {
-            let Some(Activity::Parked { resume, .. }) = branch.top().map(|frame| &frame.activity)
-            else {
-                return None;
-            };
-            let Activity::Calling(calling) = resume.as_ref() else { return None };
-            (calling.ticket == ticket).then(|| (branch.id(), calling.clone()))
-        });
-        let Some((id, calling)) = parked else { return self.take_denial(ticket, &answer) };
+        let Some((id, calling)) = self.parked_call(ticket) else {
+            return self.take_denial(ticket, &answer);
+        };
         let mut branch = self.take(id).expect("it was just found");
         let task = branch.top().expect("it is parked in a frame").task;
         self.set_activity(&mut branch, Activity::Calling(calling.clone()));
         self.happenings.push(Happening::Resolved(task, "answered".to_owned()));
         let turn = self.answered(&mut branch, &calling, answer);
         self.settle(branch, turn);
+    }
+
+    /// The call with a ticket, and the branch that waits for a person to find out about it.
+    pub(super) fn parked_call(&self, ticket: Ticket) -> Option<(BranchId, Box<Calling>)> {
+        self.execution.branches.values().find_map(|branch| {
+            let Some(Activity::Parked { resume, .. }) = branch.top().map(|frame| &frame.activity)
+            else {
+                return None;
+            };
+            let Activity::Calling(calling) = resume.as_ref() else { return None };
+            (calling.ticket == ticket).then(|| (branch.id(), calling.clone()))
+        })
     }
 
     /// A call that was to be asked about when the turn comes to undo it never happened: there is nothing to ask,

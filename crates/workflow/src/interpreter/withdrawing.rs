@@ -84,7 +84,7 @@ impl Machine<'_> {
 
     fn take_late_answer(&mut self, ticket: Ticket, answer: Answer) {
         let Some(mut branch) = self.take_waiting(ticket) else {
-            return self.take_denial(ticket, &answer);
+            return self.take_late_answer_of_unwanted(ticket, answer);
         };
         if let Some(Activity::Calling(calling)) = branch.top().map(|frame| &frame.activity)
             && calling.ticket == ticket
@@ -92,6 +92,34 @@ impl Machine<'_> {
             let calling = calling.clone();
             self.hear_late(&mut branch, &calling, answer);
         }
+        self.put_waiting(branch);
+    }
+
+    /// What a person was to find out says the answer, or that there is nothing to find out.
+    fn take_late_answer_of_unwanted(&mut self, ticket: Ticket, answer: Answer) {
+        let Some((id, calling)) = self.parked_call(ticket) else {
+            return self.take_denial(ticket, &answer);
+        };
+        if self.tells_what_became_of(&calling, &answer) {
+            self.hear_late_of_parked(id, &calling, answer, "answered");
+        }
+    }
+
+    /// Whether an answer says whether its call happened.
+    fn tells_what_became_of(&self, calling: &Calling, answer: &Answer) -> bool {
+        match answer {
+            Answer::Succeeded(_) | Answer::TooLarge(..) => true,
+            Answer::Failed(fault) => self.is_definite(calling, fault),
+            Answer::Unknown(_) => false,
+        }
+    }
+
+    fn hear_late_of_parked(&mut self, id: BranchId, calling: &Calling, answer: Answer, why: &str) {
+        let Some(mut branch) = self.take(id) else { return };
+        let task = branch.top().expect("it is parked in a frame").task;
+        self.happenings.push(Happening::Resolved(task, why.to_owned()));
+        self.set_activity(&mut branch, Activity::Calling(Box::new(calling.clone())));
+        self.hear_late(&mut branch, calling, answer);
         self.put_waiting(branch);
     }
 
@@ -134,12 +162,7 @@ impl Machine<'_> {
                 _ => None,
             });
         let Some((id, calling)) = parked else { return };
-        let Some(mut branch) = self.take(id) else { return };
-        let task = branch.top().expect("it is parked in a frame").task;
-        self.happenings.push(Happening::Resolved(task, "late".to_owned()));
-        self.set_activity(&mut branch, Activity::Calling(calling.clone()));
-        self.hear_late(&mut branch, &calling, answer);
-        self.put_waiting(branch);
+        self.hear_late_of_parked(id, &calling, answer, "late");
     }
 
     /// Asks for effects to be undone.

@@ -26,7 +26,8 @@ impl Engine {
         let node = self.options.node;
         let life = self.author.epoch;
         let Some(holding) = self.holding(id) else { return };
-        let Some(term) = holding.replica.leads() else { return };
+        let Some((since, term)) = holding.replica.leads_since() else { return };
+        holding.led_as = Some(Author { node, epoch: term, since });
         let address = derived("line", id, node.0, term, life);
         // What was asked for before is asked for again, or belongs to a remnant.
         let before = holding.address.replace(address);
@@ -164,7 +165,7 @@ impl Engine {
         let entry = self.roster.known(id);
         let execution: Execution = minicbor::decode(state).expect("it was just written");
         let unclaimed = std::mem::take(&mut entry.unclaimed);
-        let (address, in_flight, late) = match &mut entry.custody {
+        let (address, in_flight, late, led_as) = match &mut entry.custody {
             Some(Custody::Replica(holding)) => {
                 let in_flight = std::mem::take(&mut holding.in_flight);
                 let mut late = std::mem::take(&mut holding.late);
@@ -172,9 +173,9 @@ impl Engine {
                 late.extend(held.filter_map(HeldBack::ticket).map(never_left));
                 // It goes with the line whose calls are under way: the next line that is lost here before
                 // they are answered made none of them.
-                (holding.address.take(), in_flight, late)
+                (holding.address.take(), in_flight, late, holding.led_as)
             }
-            _ => (None, BTreeSet::new(), Vec::new()),
+            _ => (None, BTreeSet::new(), Vec::new(), None),
         };
         let asked = BTreeSet::new();
         let custody = Remnant {
@@ -186,6 +187,7 @@ impl Engine {
             told_of: BTreeSet::new(),
             in_flight,
             address,
+            led_as,
         };
         let kept = Entry {
             held: true,
@@ -302,8 +304,8 @@ impl Engine {
         id: ExecutionId,
         event: Event,
     ) -> bool {
-        let author = self.remnant_author();
         let of = Some(self.execution_of(id));
+        let author = self.author_of_lost(id, &event);
         let entry = self.roster.known(id);
         let program = std::sync::Arc::clone(&entry.defined.program);
         let mut advance = entry.execution_mut().advance(&program, event, author, step.now);
@@ -315,6 +317,16 @@ impl Engine {
         }
         self.tell_undone(id);
         changed
+    }
+
+    /// Who tells a lost line of something. An answer is to whoever led the line and made the call: to anybody else,
+    /// that it was refused says nothing about an earlier time that it was asked for.
+    fn author_of_lost(&mut self, id: ExecutionId, event: &Event) -> Author {
+        let author = self.remnant_author();
+        let entry = self.roster.known(id);
+        let hears = matches!(event, Event::Answered { .. }) && entry.execution().only_hears();
+        let led_as = entry.remnant().and_then(|remnant| remnant.led_as).filter(|_| hears);
+        led_as.map_or(author, |led_as| Author { since: led_as.since, ..author })
     }
 
     /// Forgets a lost line that has nothing left to undo.
