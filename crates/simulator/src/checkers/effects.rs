@@ -1,6 +1,7 @@
 //! What remains of what was done to the outside.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use outlast_engine::{Condition, Strategy};
 use outlast_lineage::{ExecutionId, NodeId, OperationKey};
@@ -18,6 +19,10 @@ pub struct Expectation {
     undoable: BTreeSet<String>,
     /// The names of what can be neither undone nor repeated.
     pub(super) pivots: BTreeSet<String>,
+    /// How long it took until all had ended.
+    pub(crate) lasts: Duration,
+    /// How long a run may wait besides when services fail, before it tries again what it caught.
+    pub(crate) delays: Duration,
     /// Whether a run may do something else when services fail: its flow catches errors.
     pub is_one_of_many: bool,
     /// Whether a run does several things at once, so that it may fail while others are under way.
@@ -65,6 +70,8 @@ impl Expectation {
             executions,
             undoable,
             pivots,
+            lasts: calm.elapsed(),
+            delays: Duration::ZERO,
             is_one_of_many: false,
             is_forked: false,
             is_timed: false,

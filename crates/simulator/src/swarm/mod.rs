@@ -173,17 +173,13 @@ impl Swarm {
         world.run_out(OCCURRENCES_MAX * executions as u64);
         let flow_name = &flow.name;
         if !world.client.is_content() && world.finding().is_none() {
-            let seconds = world.elapsed().as_secs();
-            let how =
-                if executions == 1 { String::new() } else { format!(", {executions} times,") };
-            return Err(Uncalm::Endless(format!(
-                "{flow_name}{how} has not ended after {seconds} s in which nothing failed"
-            )));
+            return Err(Uncalm::Endless(endless(flow, executions, &world)));
         }
         checkers::everything_that_always_holds(&world)
             .map_err(|finding| format!("{flow_name} when nothing fails: {finding}"))
             .map_err(Uncalm::Broken)?;
         let mut expectation = Expectation::of(&world);
+        expectation.delays = flow.delays();
         expectation.is_one_of_many = flow.takes_other_ways();
         expectation.is_forked = flow.is_forked();
         expectation.is_timed = flow.is_timed();
@@ -221,6 +217,13 @@ impl Swarm {
         }
         smallest
     }
+}
+
+/// That a flow does not end when nothing fails, and why.
+fn endless(flow: &Workload, executions: usize, calm: &World) -> String {
+    let how = if executions == 1 { String::new() } else { format!(", {executions} times,") };
+    let (seconds, why) = (calm.elapsed().as_secs(), calm.why_it_went_on());
+    format!("{}{how} has not ended after {seconds} s in which nothing failed: {why}", flow.name)
 }
 
 /// The same world without some of its faults.

@@ -7,8 +7,8 @@ use outlast_engine::Survival;
 use outlast_expressions::{Value, value};
 use outlast_languages::openworkflow;
 use outlast_lineage::ExecutionId;
-use outlast_workflow::Program;
-use outlast_workflow::program::{Flow, Kind, Task, bundle};
+use outlast_workflow::program::{Backoff, Flow, Kind, RetryPolicy, Task, Template, bundle};
+use outlast_workflow::{Program, moment};
 
 use crate::{Plan, StartPlan};
 
@@ -46,6 +46,9 @@ const KEYLESS: &str = "-keyless";
 
 /// The types of the events that are published in a world, whoever listens for them.
 const EVENTS: [&str; 3] = ["news.evening", "news.noise", "news.morning"];
+
+/// For how much longer at most something is waited for because a flow tries it again late.
+const DELAYS_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A flow to be run.
 #[derive(Clone, Debug)]
@@ -106,6 +109,22 @@ impl Workload {
         !self.built_in && whole
             || self.has_given_task(|it| it.timeout.is_some() || races(it))
             || self.ends_beside_others()
+    }
+
+    /// How long it may wait besides when services fail: before it tries again what failed, and where it handles
+    /// that. What it says in other words than a number is taken for short.
+    pub(super) fn delays(&self) -> Duration {
+        let programs = std::iter::once(&self.program).chain(self.others.iter().map(|(it, _)| it));
+        let waits = programs.flat_map(|program| &program.tasks).map(|task| {
+            let undo = task.traits.compensation.as_ref().and_then(|it| it.retry.as_deref());
+            let itself = match &task.kind {
+                Kind::Wait(duration) => said(duration),
+                Kind::Try { catch, .. } => longest_delay(catch.retry.as_deref()),
+                _ => Duration::ZERO,
+            };
+            itself + longest_delay(undo)
+        });
+        waits.fold(Duration::ZERO, |sum, wait| sum.saturating_add(wait).min(DELAYS_MAX))
     }
 
     /// Whether a workflow that it runs starts others without waiting for their end. Where several nodes hold
@@ -209,6 +228,28 @@ impl Workload {
             starts: delays.iter().enumerate().map(start).collect(),
             events: if self.listens { EVENTS.map(event).to_vec() } else { Vec::new() },
         }
+    }
+}
+
+/// How long a policy waits before its last retry.
+fn longest_delay(policy: Option<&RetryPolicy>) -> Duration {
+    let Some(policy) = policy else { return Duration::ZERO };
+    let delay = policy.delay.as_ref().map_or(Duration::ZERO, said);
+    let retries = u32::try_from(policy.attempts.unwrap_or(1)).unwrap_or(u32::MAX).max(1);
+    let times = match policy.backoff {
+        Backoff::Constant => 1,
+        Backoff::Linear => retries,
+        Backoff::Exponential => 2_u32.saturating_pow(retries - 1),
+    };
+    let jitter = policy.jitter.as_ref().map_or(Duration::ZERO, |(_, most)| said(most));
+    delay.saturating_mul(times).saturating_add(jitter)
+}
+
+/// A duration that is written as a number.
+fn said(duration: &Template) -> Duration {
+    match duration {
+        Template::Literal(given) => moment::duration(given).unwrap_or_default(),
+        Template::Computed(_) => Duration::ZERO,
     }
 }
 

@@ -20,6 +20,10 @@ const ONE_PRIMARY: Duration = Duration::from_secs(60);
 /// How often people look at what waits for them, once the faults are over.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
+/// How often something may have to run from its beginning: through the faults and once they are over, until it
+/// has settled, and as often as people come back to what failed.
+const STAGES: u32 = 8;
+
 /// How long replicas are watched after everything has settled, for what they might still do.
 const WATCH: Duration = Duration::from_secs(10);
 
@@ -73,10 +77,22 @@ impl World {
     }
 
     /// How long healing may take. A call that left while services were slow takes two hundred times as long as
-    /// others, and some that are drawn take ten times as long as that.
-    fn healing(&self) -> Duration {
+    /// others, and some that are drawn take ten times as long as that. What was lost with a fault may have to run
+    /// from its beginning, which takes as long as it takes when nothing fails.
+    pub(crate) fn healing(&self) -> Duration {
         let slowest = Duration::from_micros(self.options.service.usual()) * 2500;
-        self.options.healing.max(slowest)
+        self.options.healing.max(slowest) + self.run_lasts()
+    }
+
+    /// How long a run may take by itself, if that is known.
+    fn run_lasts(&self) -> Duration {
+        self.expected().map_or(Duration::ZERO, |calm| calm.lasts + calm.delays)
+    }
+
+    /// How long the world may take at most: each of its stages, and each time that people come back to what
+    /// failed, may take a run's time.
+    pub(super) fn patience(&self) -> Duration {
+        self.options.patience + self.run_lasts() * STAGES
     }
 
     const fn goes_on(&self) -> bool {

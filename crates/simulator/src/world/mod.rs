@@ -231,15 +231,35 @@ impl World {
 
     /// The next thing occurs; says whether there was one and patience is not at an end.
     pub fn step(&mut self) -> bool {
-        let Some((at, occurrence)) = self.agenda.next() else { return false };
-        if at.since(BEGINNING) > self.options.patience || self.stopped {
+        if self.is_out_of_patience() || self.stopped {
             return false;
         }
+        let Some((at, occurrence)) = self.agenda.next() else { return false };
         self.now = self.now.max(at);
         self.occurrences += 1;
         self.occur(occurrence);
         self.show();
         true
+    }
+
+    /// Whether what comes next comes later than the world lasts.
+    fn is_out_of_patience(&self) -> bool {
+        let next = self.agenda.next_time();
+        next.is_some_and(|at| self.patience() < at.since(BEGINNING))
+    }
+
+    /// Why nothing ended any more, for people.
+    pub(crate) fn why_it_went_on(&self) -> String {
+        if self.agenda.next_time().is_none() {
+            return "nothing more occurs, and it waits for what nobody here does, such as an event \
+                    that nobody sends"
+                .to_owned();
+        }
+        if self.is_out_of_patience() {
+            let hours = self.patience().as_secs() / 3600;
+            return format!("it waits for longer than the {hours} hours that a world lasts");
+        }
+        format!("{} things occurred meanwhile", self.occurrences)
     }
 
     /// Whether whoever looks on wanted no more.
