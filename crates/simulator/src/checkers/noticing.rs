@@ -270,6 +270,23 @@ fn a_refusal_of_what_is_in_order() {
     assert!(nobody_is_refused(&world).is_err_and(|finding| finding.contains("not today")));
 }
 
+/// Whoever holds an execution alone said that it is started, and does not know it any more.
+#[test]
+fn an_acknowledged_start_that_its_only_node_has_never_heard_of() {
+    let forgets = |survival: Survival| {
+        let options = WorldOptions { nodes: 3, ..WorldOptions::default() };
+        let mut world = world(options, survival);
+        while world.client.acknowledged.is_empty() && world.step() {}
+        // It wants the definition at each node, the start, and then to hear of the end.
+        let (caller, _) = world.client.ask(world.machines.len() + 1, 0);
+        world.client.takes(caller, Reply::Refused(Refusal::UnknownExecution(ID.to_string())))
+    };
+    let Taken::Wrong(finding) = forgets(Survival::solo()) else { panic!("it is no finding") };
+    assert!(finding.contains("was acknowledged, and its node has never heard of it"), "{finding}");
+    let together = forgets(Survival::new(Strategy::Passive, 3));
+    assert!(matches!(together, Taken::Later(_)), "another one may know it: {together:?}");
+}
+
 #[test]
 fn an_answer_that_changes() {
     let options = WorldOptions::default();
