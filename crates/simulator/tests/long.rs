@@ -1,16 +1,28 @@
 //! Flows that take long by themselves: how long everything may take to heal is as much longer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_engine::Strategy;
 use outlast_expressions::value;
 use outlast_languages::openworkflow;
 use outlast_simulator::{FaultKind, Swarm, Wanted, Workload};
+use outlast_workflow::Program;
+
+fn compiled(name: &str, tasks: &str) -> (Arc<Program>, Arc<str>) {
+    let document = format!("dsl: '1.0.3', namespace: simulated, name: {name}, version: '1.0.0'");
+    let text = format!("document: {{ {document} }}\ndo:\n{tasks}");
+    (openworkflow::compile(&text).unwrap(), Arc::from(text))
+}
 
 fn flow(tasks: &str) -> Workload {
-    let document = "document: { dsl: '1.0.3', namespace: simulated, name: long, version: '1.0.0' }";
-    let text = format!("{document}\ndo:\n{tasks}");
-    Workload::new(openworkflow::compile(&text).unwrap(), &text, value::object([]))
+    let (program, text) = compiled("long", tasks);
+    Workload::new(program, &text, value::object([]))
+}
+
+fn run_beside(name: &str) -> String {
+    let workflow = format!("{{ namespace: simulated, name: {name}, version: '1.0.0' }}");
+    format!("  - go: {{ run: {{ await: false, workflow: {workflow} }} }}\n")
 }
 
 fn call(name: &str, path: &str) -> String {
@@ -81,6 +93,11 @@ fn what_does_not_end_when_nothing_fails_is_told_with_the_reason() {
     assert!(never.contains("such as an event that nobody sends"), "{never}");
     let late = told("  - rest: { wait: { days: 30 } }\n");
     assert!(late.contains("it waits for longer than the 24 hours that a world lasts"), "{late}");
+    let started = run_beside("never");
+    let child = "  - hear: { listen: { to: { one: { with: { type: never } } } } }\n";
+    let flow = Workload { others: vec![compiled("never", child)], ..flow(&started) };
+    let others = Swarm::new(Wanted::default(), vec![flow]).try_flows().unwrap_err();
+    assert!(others.contains("long has, and what it started has not ended after 0 s"), "{others}");
     let endless = told(
         "  - rest: { wait: { seconds: 1 } }
   - again: { switch: [ { more: { when: '${ true }', then: rest } } ] }\n",

@@ -172,7 +172,8 @@ impl Swarm {
         let mut world = World::new(options, plan);
         world.run_out(OCCURRENCES_MAX * executions as u64);
         let flow_name = &flow.name;
-        if !world.client.is_content() && world.finding().is_none() {
+        let has_ended = world.client.is_content() && world.is_out();
+        if !has_ended && world.finding().is_none() {
             return Err(Uncalm::Endless(endless(flow, executions, &world)));
         }
         checkers::everything_that_always_holds(&world)
@@ -223,7 +224,9 @@ impl Swarm {
 fn endless(flow: &Workload, executions: usize, calm: &World) -> String {
     let how = if executions == 1 { String::new() } else { format!(", {executions} times,") };
     let (seconds, why) = (calm.elapsed().as_secs(), calm.why_it_went_on());
-    format!("{}{how} has not ended after {seconds} s in which nothing failed: {why}", flow.name)
+    let what = if calm.client.is_content() { " has, and what it started" } else { "" };
+    let name = &flow.name;
+    format!("{name}{how}{what} has not ended after {seconds} s in which nothing failed: {why}")
 }
 
 /// The same world without some of its faults.
