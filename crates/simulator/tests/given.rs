@@ -91,6 +91,25 @@ fn an_undo_of_an_alternative_to_a_call_without_a_key() {
     assert!(0 < lost);
 }
 
+/// How far one branch got when another failed is a matter of time, though that is caught and the run completes.
+#[test]
+fn a_branch_that_fails_beside_others_and_is_caught() {
+    let task = |name: &str, says: &str| {
+        let task = call(name, says);
+        task.trim().trim_start_matches("- ").to_owned()
+    };
+    let bad = task("bad", UNDONE).replace("/ok/", "/fail/");
+    let good =
+        format!("good: {{ do: [{{ {} }}, {{ {} }}] }}", task("a", UNDONE), task("b", UNDONE));
+    let both = format!("{{ both: {{ fork: {{ branches: [{{ {bad} }}, {{ {good} }}] }} }} }}");
+    let caught = "catch: { do: [{ s: { set: { caught: true } } }] }";
+    let text = head("beside", "compensate") + &format!("  - t: {{ try: [{both}], {caught} }}\n");
+    let flow = given(&text, &[]);
+    let calm = Wanted { faults: Some(Vec::new()), ..Wanted::default() };
+    nothing_is_found(&flow, &calm, 1..=8, Situation::Undone);
+    assert!(0 < nothing_is_found(&flow, &Wanted::default(), 1..=8, Situation::Undone));
+}
+
 /// What several nodes hold goes by other ids than what one node holds: what it waits for is part of it.
 #[test]
 fn whoever_is_started_by_a_workflow_that_is_run() {

@@ -15,6 +15,8 @@ use crate::{Act, FaultKind, World};
 #[derive(Clone, Debug)]
 pub struct Expectation {
     pub(super) executions: BTreeMap<ExecutionId, Expected>,
+    /// Executions in which one branch broke others off.
+    broken_off: BTreeSet<ExecutionId>,
     /// The names of what can be undone.
     undoable: BTreeSet<String>,
     /// The names of what can be neither undone nor repeated.
@@ -68,6 +70,7 @@ impl Expectation {
         let pivots = calm.pivots().map(str::to_owned).collect();
         Self {
             executions,
+            broken_off: calm.learnt.broken_off().map(|id| root_of(calm, id)).collect(),
             undoable,
             pivots,
             lasts: calm.elapsed(),
@@ -152,7 +155,7 @@ fn got_to_everything(
     let completed = outcome == Condition::Completed.word();
     // What fails, or is rolled back, may have got less far, and other branches beside what failed, too.
     let all_the_way = completed || !(had_faults || calm.is_forked);
-    let other_way = (calm.is_one_of_many && had_faults) || calm.is_timed;
+    let other_way = (calm.is_one_of_many && had_faults) || is_matter_of_time(calm, world, id);
     as_planned && all_the_way && !other_way
 }
 
@@ -179,7 +182,18 @@ pub(super) fn was_to_be_started(calm: &Expectation, world: &World, root: Executi
 pub(super) fn gets_further(calm: &Expectation, world: &World, id: ExecutionId) -> bool {
     let fails = calm.executions.get(&id).is_some_and(|it| it.outcome != "completed");
     // What failed beside other branches may have failed later; what failed may be tried again.
-    (fails && (calm.is_forked || world.revisited.contains_key(&id))) || calm.is_timed
+    (fails && (calm.is_forked || world.revisited.contains_key(&id)))
+        || is_matter_of_time(calm, world, id)
+}
+
+/// Whether what an execution does depends on how long things take: its flow has timeouts or races, or caught
+/// what one branch broke off the others with, here or when nothing failed.
+pub(super) fn is_matter_of_time(calm: &Expectation, world: &World, id: ExecutionId) -> bool {
+    let broke_off = || {
+        let mut here = world.learnt.broken_off();
+        calm.broken_off.contains(&id) || here.any(|part| root_of(world, part) == id)
+    };
+    calm.is_timed || (calm.is_forked && calm.is_one_of_many && broke_off())
 }
 
 fn effects_of_one(
@@ -265,7 +279,7 @@ pub(super) fn nothing_is_missing(calm: &Expectation, world: &World, id: Executio
 
 /// Whether what an execution does may depend on how long things take, or on whose line a service fails.
 fn is_open(calm: &Expectation, world: &World, (parts, id): (&Parts<'_>, ExecutionId)) -> bool {
-    calm.is_timed || (calm.is_given && services_differed(world, parts, id))
+    is_matter_of_time(calm, world, id) || (calm.is_given && services_differed(world, parts, id))
 }
 
 /// Whether an execution that one node alone holds can do only what it does when nothing fails: its services

@@ -10,6 +10,7 @@ use outlast_workflow::{Happening, Program, Request};
 
 use super::World;
 use crate::services::is_flaky;
+use crate::swarm::workload::has_branches;
 use crate::{Plan, Situation};
 
 /// What is known of flows from what their executions did.
@@ -29,6 +30,8 @@ pub(crate) struct Learnt {
     given_up: BTreeSet<Choice>,
     /// Acts by the choices that they belong to.
     chosen: BTreeMap<usize, Choice>,
+    /// Executions in which tasks were broken off whose parts ran beside each other.
+    broken_off: BTreeSet<ExecutionId>,
     /// When each execution was heard of first.
     births: BTreeMap<ExecutionId, Time>,
     /// Whose lines asked flaky services that know no keys, by execution.
@@ -83,6 +86,11 @@ impl Learnt {
         self.keys.get(key).map_or(self.has_keyless, |of_key| of_key.is_keyless)
     }
 
+    /// Executions in which one branch broke others off, or all of them were from outside.
+    pub(crate) fn broken_off(&self) -> impl Iterator<Item = ExecutionId> {
+        self.broken_off.iter().copied()
+    }
+
     /// When an execution was heard of first.
     pub(crate) fn birth_of(&self, execution: ExecutionId) -> Option<Time> {
         self.births.get(&execution).copied()
@@ -127,7 +135,7 @@ impl World {
         let Report::Happened { execution, happenings, .. } = report else { return };
         self.learnt.births.entry(*execution).or_insert(self.now);
         let tells = |it: &Happening| {
-            matches!(it, Happening::Called(..))
+            matches!(it, Happening::Called(..) | Happening::TaskCancelled(..))
                 || (self.learnt.has_choices && matches!(it, Happening::TaskStarted(..)))
         };
         if !happenings.iter().any(tells) {
@@ -144,6 +152,9 @@ impl World {
                     if of_key != OfKey::default() {
                         self.learnt.keys.insert(key.clone(), of_key);
                     }
+                }
+                Happening::TaskCancelled(task) if has_branches(program.task(*task)) => {
+                    self.learnt.broken_off.insert(*execution);
                 }
                 Happening::TaskStarted(task, _) if self.learnt.has_choices => {
                     let later =
