@@ -110,6 +110,20 @@ fn a_branch_that_fails_beside_others_and_is_caught() {
     assert!(0 < nothing_is_found(&flow, &Wanted::default(), 1..=8, Situation::Undone));
 }
 
+/// Whether a timeout strikes before it comes to what can be neither undone nor repeated is a matter of time, in the
+/// world in which nothing fails, too: of several executions some come to it there.
+#[test]
+fn a_timeout_before_a_pivot() {
+    let wanted = Wanted { faults: Some(Vec::new()), executions: Some(4), ..Wanted::default() };
+    for after in [15, 25] {
+        let waits = format!("}}, timeout: {{ after: {{ milliseconds: {after} }} }} }}\n");
+        let timed = call("a", "class: retriable").replacen("} } }\n", &format!("}} {waits}"), 1);
+        let text = head("timed", "leave") + &timed + &call("pay", "class: pivot");
+        let none = Wanted { nodes: Some(1), ..wanted.clone() };
+        nothing_is_found(&given(&text, &[]), &none, 1..=10, Situation::Undone);
+    }
+}
+
 /// What several nodes hold goes by other ids than what one node holds: what it waits for is part of it.
 #[test]
 fn whoever_is_started_by_a_workflow_that_is_run() {

@@ -12,7 +12,7 @@ use outlast_workflow::program::HttpOutput;
 use outlast_workflow::{Outcome, Request, Target};
 
 use super::{
-    Expectation, every_execution_ends, everyone_knows_who_is_there,
+    Expectation, a_pivot_runs_in_one_line, every_execution_ends, everyone_knows_who_is_there,
     net_effects_are_those_of_one_run, nobody_holds_what_is_over, nobody_is_refused,
     nobody_leads_beside_another, what_failed_is_taken_back,
     what_people_were_told_is_stopped_does_not_complete, what_was_tried_again_ends,
@@ -94,6 +94,20 @@ fn an_execution_that_has_not_ended_and_is_held() {
     world.run_to_rest(&|world| nobody_holds_what_is_over(world).is_ok());
     assert_eq!(nobody_holds_what_is_over(&world), Ok(()));
     assert_eq!(every_execution_ends(&world), Ok(()));
+}
+
+/// Whether a run comes to it may be a matter of time, but not that two do it.
+#[test]
+fn a_pivot_of_a_flow_with_timeouts_that_is_done_twice() {
+    let options = WorldOptions { nobody_denies: true, ..WorldOptions::default() };
+    let mut world = world_of("pivot", options, Survival::solo());
+    world.run_to_rest(&|_| true);
+    let mut calm = Expectation::of(&world);
+    (calm.is_timed, calm.pivots_at_most) = (true, 1);
+    assert_eq!(a_pivot_runs_in_one_line(&calm, &world), Ok(()));
+    visit(&mut world, "ok/pay", &request(9, b"once more"));
+    let finding = a_pivot_runs_in_one_line(&calm, &world).unwrap_err();
+    assert!(finding.contains("POST ok/pay of"), "{finding}");
 }
 
 #[test]

@@ -181,6 +181,7 @@ impl Swarm {
             .map_err(Uncalm::Broken)?;
         let mut expectation = Expectation::of(&world);
         expectation.delays = flow.delays();
+        expectation.pivots_at_most = flow.pivots_at_most();
         expectation.is_one_of_many = flow.takes_other_ways();
         expectation.is_forked = flow.is_forked();
         expectation.is_timed = flow.is_timed();

@@ -7,7 +7,7 @@ use outlast_engine::Survival;
 use outlast_expressions::{Value, value};
 use outlast_languages::openworkflow;
 use outlast_lineage::ExecutionId;
-use outlast_workflow::program::{Backoff, Flow, Kind, RetryPolicy, Task, Template, bundle};
+use outlast_workflow::program::{Backoff, Class, Flow, Kind, RetryPolicy, Task, Template, bundle};
 use outlast_workflow::{Program, moment};
 
 use crate::{Plan, StartPlan};
@@ -109,6 +109,15 @@ impl Workload {
         !self.built_in && whole
             || self.has_given_task(|it| it.timeout.is_some() || races(it))
             || self.ends_beside_others()
+    }
+
+    /// How often a run makes calls at most that can be neither undone nor repeated, whatever way it takes: as
+    /// often as they stand in its text, or nobody knows how often.
+    pub(super) fn pivots_at_most(&self) -> usize {
+        let programs = std::iter::once(&self.program).chain(self.others.iter().map(|(it, _)| it));
+        let tasks: Vec<&Task> = programs.flat_map(|program| &program.tasks).collect();
+        let pivots = tasks.iter().filter(|task| task.traits.class == Some(Class::Pivot)).count();
+        if tasks.into_iter().any(may_run_several_times) { usize::MAX } else { pivots }
     }
 
     /// How long it may wait besides when services fail: before it tries again what failed, and where it handles
@@ -229,6 +238,21 @@ impl Workload {
             events: if self.listens { EVENTS.map(event).to_vec() } else { Vec::new() },
         }
     }
+}
+
+/// Whether a task may have what is in it, or what it names, done more than once.
+fn may_run_several_times(task: &Task) -> bool {
+    let goes_back = |then: &Flow| matches!(then, Flow::Goto(_));
+    let repeats = match &task.kind {
+        Kind::Loop { .. } | Kind::Graph(_) | Kind::Listen { each: Some(_), .. } => true,
+        Kind::Function { .. } | Kind::RunWorkflow { wait: true, .. } => true,
+        Kind::Try { catch, .. } => {
+            catch.retry.is_some() || catch.then.as_ref().is_some_and(goes_back)
+        }
+        Kind::Switch(cases) => cases.iter().any(|case| goes_back(&case.then)),
+        _ => false,
+    };
+    repeats || goes_back(&task.then)
 }
 
 /// How long a policy waits before its last retry.
