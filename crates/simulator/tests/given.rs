@@ -5,7 +5,7 @@ use std::sync::Arc;
 use outlast_engine::Strategy;
 use outlast_expressions::value;
 use outlast_languages::openworkflow;
-use outlast_simulator::{Situation, Swarm, Wanted, Workload};
+use outlast_simulator::{FaultKind, Situation, Swarm, Wanted, Workload};
 
 const STRATEGIES: [Strategy; 4] =
     [Strategy::None, Strategy::Passive, Strategy::Active, Strategy::PartitionTolerant];
@@ -122,6 +122,21 @@ fn a_timeout_before_a_pivot() {
         let none = Wanted { nodes: Some(1), ..wanted.clone() };
         nothing_is_found(&given(&text, &[]), &none, 1..=10, Situation::Undone);
     }
+}
+
+/// What a call did whose answer was lost and whose error was caught is undone beside the run, while that goes on.
+#[test]
+fn an_undo_beside_the_run_of_what_a_catch_gave_up() {
+    let one = call("one", "").replace(", metadata: { outlast: {  } }", "");
+    let two = call("two", UNDONE).trim().trim_start_matches("- ").to_owned();
+    let caught = "catch: { do: [{ s: { set: { caught: true } } }] }";
+    let tried = format!("  - t: {{ try: [{{ {two} }}], {caught} }}\n");
+    let text = head("order", "leave") + &one + &tried + &call("three", UNDONE);
+    let kinds = Some(vec![FaultKind::LostAnswers]);
+    let wanted = Wanted { kinds, ..Wanted::default() };
+    let seeds = 1..=20;
+    let lost = nothing_is_found(&given(&text, &[]), &wanted, seeds, Situation::AnswerLost);
+    assert!(0 < lost);
 }
 
 /// What several nodes hold goes by other ids than what one node holds: what it waits for is part of it.

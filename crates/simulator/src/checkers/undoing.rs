@@ -19,7 +19,8 @@ struct Undone<'w> {
 }
 
 impl<'w> Undone<'w> {
-    /// What a call did that was given up for an alternative is none of those: it is undone beside the run.
+    /// What a call did that was given up for an alternative, or whose error was caught, is none of those: it is
+    /// undone beside the run.
     fn of(world: &World, act: &'w Act) -> Option<Self> {
         let ledger = &world.services.ledger;
         let end = act.undone_by?;

@@ -24,12 +24,18 @@ pub(crate) struct Learnt {
     pub(crate) keys: BTreeMap<String, OfKey>,
     /// Whether some call has alternatives.
     has_choices: bool,
+    /// Whether something catches errors.
+    has_tries: bool,
     /// Whether some call is said to have a service that knows no keys, and an undo that may come before it.
     has_keyless: bool,
     /// The choices that were given up for the next one.
     given_up: BTreeSet<Choice>,
     /// Acts by the choices that they belong to.
     chosen: BTreeMap<usize, Choice>,
+    /// Calls that failed for their run.
+    failed: BTreeSet<Call>,
+    /// Acts by the calls that they belong to, as far as an error of these may be caught.
+    tried: BTreeMap<usize, Call>,
     /// Executions in which tasks were broken off whose parts ran beside each other.
     broken_off: BTreeSet<ExecutionId>,
     /// When each execution was heard of first.
@@ -53,7 +59,12 @@ pub(crate) struct OfKey {
     pub(crate) is_keyless: bool,
     /// It is made for a call that has alternatives, or for one of these.
     pub(crate) choice: Option<Choice>,
+    /// The task that makes it, if something around it catches errors.
+    pub(crate) tried: Option<Call>,
 }
+
+/// A task of an execution that calls a service.
+pub(crate) type Call = (ExecutionId, TaskId);
 
 /// One way to do what a call with alternatives is there for.
 pub(crate) type Choice = (ExecutionId, TaskId, usize);
@@ -65,13 +76,15 @@ impl Learnt {
         let tolerates =
             |traits: &Traits| traits.compensation.as_ref().is_some_and(|it| it.tolerant);
         let has_keyless = tasks().any(|task| tolerates(&task.traits) && is_keyless(&task.traits));
-        Self { has_choices, has_keyless, ..Self::default() }
+        let has_tries = tasks().any(|task| matches!(task.kind, Kind::Try { .. }));
+        Self { has_choices, has_tries, has_keyless, ..Self::default() }
     }
 
-    /// Whether what was done was not wanted any more, as an alternative was to take its place: then it
-    /// is undone beside its run.
+    /// Whether what was done was not wanted any more, as an alternative was to take its place or its error was
+    /// caught: then it is undone beside its run.
     pub(crate) fn is_set_aside(&self, act: usize) -> bool {
-        self.chosen.get(&act).is_some_and(|choice| self.given_up.contains(choice))
+        let was_chosen = self.chosen.get(&act).is_some_and(|it| self.given_up.contains(it));
+        was_chosen || self.tried.get(&act).is_some_and(|call| self.failed.contains(call))
     }
 
     /// Whether services that fail for the first keys failed for those of several lines, which have none in
@@ -137,6 +150,7 @@ impl World {
         let tells = |it: &Happening| {
             matches!(it, Happening::Called(..) | Happening::TaskCancelled(..))
                 || (self.learnt.has_choices && matches!(it, Happening::TaskStarted(..)))
+                || (self.learnt.has_tries && matches!(it, Happening::TaskFaulted(..)))
         };
         if !happenings.iter().any(tells) {
             return;
@@ -148,10 +162,14 @@ impl World {
         for happening in happenings {
             match happening {
                 Happening::Called(task, key) => {
-                    let of_key = of_call(program, (*execution, *task), self.learnt.has_choices);
+                    let (has_choices, has_tries) = (self.learnt.has_choices, self.learnt.has_tries);
+                    let of_key = of_call(program, (*execution, *task), (has_choices, has_tries));
                     if of_key != OfKey::default() {
                         self.learnt.keys.insert(key.clone(), of_key);
                     }
+                }
+                Happening::TaskFaulted(task, _) if self.learnt.has_tries => {
+                    self.learnt.failed.insert((*execution, *task));
                 }
                 Happening::TaskCancelled(task) if has_branches(program.task(*task)) => {
                     self.learnt.broken_off.insert(*execution);
@@ -206,6 +224,9 @@ impl World {
         }
         if let Some(choice) = of_key.choice {
             self.learnt.chosen.insert(act, choice);
+        }
+        if let Some(call) = of_key.tried {
+            self.learnt.tried.insert(act, call);
         }
         if of_key.is_tolerant && self.services.ledger.comes_after_its_undo(act) {
             let node = self.place_of(self.services.ledger.act(act).node);
@@ -295,7 +316,7 @@ fn has_no_key(program: &Program, task: TaskId, choice: Option<Choice>) -> bool {
 }
 
 /// What a flow says of a call.
-fn of_call(program: &Program, call: (ExecutionId, TaskId), has_choices: bool) -> OfKey {
+fn of_call(program: &Program, call: Call, (has_choices, has_tries): (bool, bool)) -> OfKey {
     let (execution, task) = call;
     let traits = &program.tasks[task.0 as usize].traits;
     let compensation = traits.compensation.as_ref();
@@ -312,5 +333,15 @@ fn of_call(program: &Program, call: (ExecutionId, TaskId), has_choices: bool) ->
         is_tolerant: undone.is_some_and(|it| it.tolerant),
         is_keyless: has_no_key(program, task, choice),
         choice,
+        tried: (has_tries && is_tried(program, task)).then_some(call),
     }
+}
+
+/// Whether an error of a task may be caught by what is around it.
+fn is_tried(program: &Program, task: TaskId) -> bool {
+    let bodies = program.tasks.iter().filter_map(|it| match it.kind {
+        Kind::Try { body, .. } => Some(body),
+        _ => None,
+    });
+    bodies.into_iter().any(|body| runs_in(program, task, body))
 }
