@@ -139,6 +139,44 @@ fn an_undo_beside_the_run_of_what_a_catch_gave_up() {
     assert!(0 < lost);
 }
 
+/// One node goes on with what people have tried again, and holds alone what that starts.
+#[test]
+fn whoever_is_started_by_what_people_had_tried_again() {
+    let text = |name: &str, tasks: &str| head(name, "leave") + tasks;
+    let branch = |name: &str| {
+        let says = format!("class: compensatable, {UNDONE}");
+        call(name, &says).trim().trim_start_matches("- ").to_owned()
+    };
+    let branches = format!("[{{ {} }}, {{ {} }}]", branch("a"), branch("b"));
+    let race = format!("  - race: {{ fork: {{ compete: true, branches: {branches} }} }}\n");
+    let one = call("one", "").replace(", metadata: { outlast: {  } }", "");
+    let parent = text("parent", &(one + &run("child", "").replace("await: true", "await: false")));
+    let flow = given(&parent, &[&text("child", &race)]);
+    let wanted = Wanted { strategy: Some(Strategy::Passive), ..Wanted::default() };
+    let mut swarm = Swarm::new(wanted, vec![flow]);
+    for seed in [53, 54, 55] {
+        let verdict = swarm.run(&swarm.scenario(seed));
+        assert_eq!(verdict.finding, None, "seed {seed}");
+    }
+}
+
+/// Whom a run starts may do nothing when nothing fails, as its only call is refused, and undo that where the answer
+/// is lost.
+#[test]
+fn whoever_is_started_and_does_nothing_when_nothing_fails() {
+    let tolerant = "class: compensatable, \
+                    compensation: { use: undo, tolerant: true, capture: '${ { receipt: .receipt } }' }";
+    let child = head("c2", "compensate") + &call("a", tolerant).replace("/ok/", "/fail/");
+    let parent = head("p2", "leave") + &run("c2", "").replace("await: true", "await: false");
+    let flow = given(&parent, &[&child]);
+    for (strategy, seed) in [(Strategy::Active, 40), (Strategy::PartitionTolerant, 16)] {
+        let wanted = Wanted { strategy: Some(strategy), ..Wanted::default() };
+        let mut swarm = Swarm::new(wanted, vec![flow.clone()]);
+        let verdict = swarm.run(&swarm.scenario(seed));
+        assert_eq!(verdict.finding, None, "{strategy:?}, seed {seed}");
+    }
+}
+
 /// What several nodes hold goes by other ids than what one node holds: what it waits for is part of it.
 #[test]
 fn whoever_is_started_by_a_workflow_that_is_run() {

@@ -62,7 +62,8 @@ impl Expectation {
         let ended = calm.client.ended.iter();
         let mut executions: BTreeMap<_, _> =
             ended.map(|(id, outcome)| expected(*id, None, word(outcome))).collect();
-        let started = calm.services.ledger.executions().filter_map(|id| {
+        // Whoever did nothing was started, too: where something fails, that may call for an undo.
+        let started = calm.learnt.executions().filter_map(|id| {
             let by = starter_of(calm, id)?;
             let condition = conditions_of(calm, id).next().map(|(_, condition)| condition)?;
             Some(expected(id, Some(by), condition.word()))

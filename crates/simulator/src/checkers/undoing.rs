@@ -8,7 +8,7 @@ use outlast_lineage::{ExecutionId, Lineage, Point};
 
 use super::Finding;
 use super::effects::{Expectation, is_matter_of_time, name, somebody_wished, strategy_of};
-use super::parts::{Parts, root_of};
+use super::parts::{Parts, root_of, starter_of};
 use crate::{Act, World};
 
 /// What was undone, with the places of the first and of the last call of its undo so far.
@@ -198,6 +198,12 @@ pub fn nothing_is_undone_that_a_majority_lacked(world: &World) -> Finding {
         .try_for_each(|undo| a_majority_had_what_is_undone(world, undo))
 }
 
+/// Whether an execution was started by one that people had come back to, which only one node goes on with.
+fn was_started_alone(world: &World, root: ExecutionId) -> bool {
+    let mut starters = std::iter::successors(starter_of(world, root), |id| starter_of(world, *id));
+    !world.is_held_by_several(root) && starters.any(|id| world.revisited.contains_key(&id))
+}
+
 /// The same of one undo.
 pub(super) fn a_majority_had_what_is_undone(world: &World, undo: &Act) -> Finding {
     if undo.line.is_some() || !world.services.deduplicating || 0 < world.disks_lost {
@@ -214,8 +220,9 @@ pub(super) fn a_majority_had_what_is_undone(world: &World, undo: &Act) -> Findin
         let undone = undo.names.or_else(|| Some(ledger.act(undo.undoes?).key));
         undone.is_some_and(|key| world.learnt.may_be_keyless(&key.to_string()))
     };
-    // Who goes on alone with what had failed holds no line with others either.
-    if !waits || world.revisited.contains_key(&root) || is_keyless() {
+    // Who goes on alone with what had failed holds no line with others either, nor does whom that starts.
+    let is_alone = world.revisited.contains_key(&root) || was_started_alone(world, root);
+    if !waits || is_alone || is_keyless() {
         return Ok(());
     }
     let (id, name, node) = (undo.execution, name(world, undo), undo.node.0);

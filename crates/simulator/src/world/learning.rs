@@ -104,6 +104,11 @@ impl Learnt {
         self.broken_off.iter().copied()
     }
 
+    /// The executions that were heard of.
+    pub(crate) fn executions(&self) -> impl Iterator<Item = ExecutionId> {
+        self.births.keys().copied()
+    }
+
     /// When an execution was heard of first.
     pub(crate) fn birth_of(&self, execution: ExecutionId) -> Option<Time> {
         self.births.get(&execution).copied()
@@ -196,6 +201,11 @@ impl World {
             self.detached.insert(execution);
             self.saw(Situation::Detached);
         }
+    }
+
+    /// Whether several nodes held an execution that another one started without waiting for its end.
+    pub(crate) fn is_held_by_several(&self, execution: ExecutionId) -> bool {
+        self.detached.contains(&execution)
     }
 
     /// Remembers whose line asked for what fails for the first keys.
