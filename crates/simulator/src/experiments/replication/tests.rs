@@ -234,6 +234,35 @@ fn what_ends_before_active_ends_sooner() {
     assert!(words.ends_with("with a majority of votes 0.5 s later"), "{words}");
 }
 
+/// Of numbers of replicas that were not run nothing is said to hold.
+#[test]
+fn claims_are_about_the_replicas_that_were_run() {
+    for (replicas, over, costs) in
+        [(2, "over 0 %", "costs 100 %"), (3, "over 100 %", "costs 200 %")]
+    {
+        let claims = |figure: Figure| {
+            let experiment = experiment(figure, replicas, 1);
+            let row = |case| Row {
+                case,
+                executions: 1,
+                execution_time: 40.0,
+                unavailable: 0.0,
+                compensation: 0.0,
+                parked: 0,
+            };
+            let rows = experiment.cases().into_iter().map(row).collect();
+            let claims = Results { figure, rows }.claims();
+            claims.into_iter().map(|claim| claim.paper).collect::<Vec<_>>().join("\n")
+        };
+        let (pays, calm) = (claims(Figure::NoMajority), claims(Figure::Failures));
+        assert!(pays.contains(&format!("{over} with {replicas} replicas")), "{pays}");
+        assert!(calm.contains(&format!("{costs} with {replicas} replicas")), "{calm}");
+        for other in ["5", "9", "800"] {
+            assert!(!pays.contains(other) && !calm.contains(other), "{pays}\n{calm}");
+        }
+    }
+}
+
 #[test]
 fn scales_end_at_round_numbers() {
     assert_eq!(Scale::up_to(312.0), Scale { step: 100.0, steps: 4 });
