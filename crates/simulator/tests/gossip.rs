@@ -57,6 +57,25 @@ fn whoever_lost_its_disk_is_removed_everywhere_and_comes_back_as_another() {
     assert_eq!(verdict.count(Situation::Fenced), 1);
 }
 
+/// There is no cluster left that anyone could join, and whoever operates it founds it anew.
+#[test]
+fn all_who_have_joined_lose_their_disks_before_anything_is_started() {
+    for (nodes, lost) in [(2, "lost-disk@0.01+1:1,2"), (5, "lost-disk@0.01+1:1,2,3")] {
+        let wanted = Wanted {
+            nodes: Some(nodes),
+            gossip: Some(true),
+            faults: Some(vec![lost.parse().unwrap()]),
+            ..Wanted::default()
+        };
+        let mut swarm = Swarm::new(wanted, Workload::built_in());
+        for seed in 1..=5 {
+            let verdict = swarm.run(&swarm.scenario(seed));
+            assert_eq!(verdict.finding, None, "{nodes} nodes, seed {seed}");
+            assert!(0 < verdict.count(Situation::FoundedAnew));
+        }
+    }
+}
+
 #[test]
 fn whoever_finds_nobody_to_join_comes_up_when_somebody_is_there() {
     let verdict = run(&["lost-disk@1+0.5:1", "crash@0.9+5:2,3"], Survival::solo());

@@ -5,8 +5,8 @@
 //! asks again later if there is none. That one tells it of all it knows itself; the rest is gossip.
 //! That it is a member, what it has heard of others, and who was removed, a node keeps on its disk: it
 //! comes back by itself, though everyone it knew is gone. A node whose disk is lost is removed by a
-//! person, at any node that is up. If the founder loses its disk before anybody has joined, the machine
-//! founds the cluster anew when it comes back.
+//! person, at any node that is up. If no member has its disk any more, the last one that lost it founds the
+//! cluster anew when it comes back.
 
 use std::collections::BTreeSet;
 
@@ -15,6 +15,7 @@ use outlast_lineage::NodeId;
 
 use super::occurrence::Occurrence;
 use super::{Situation, World};
+use crate::Machine;
 
 /// The callers of people who look after the cluster; the client counts from below.
 const PEOPLE: u64 = u64::MAX / 2;
@@ -58,12 +59,13 @@ impl World {
         true
     }
 
-    /// The disk of a node is lost. If that was the only member, there is no cluster any more that
-    /// anyone could join, and nothing was lost with it that anyone counts on: its operator founds it
-    /// anew, as at the first time.
-    pub(super) fn found_anew(&mut self, old: NodeId, new: NodeId) {
-        let nobody_joined = !self.machines.iter().any(|machine| machine.is_member);
-        if self.options.gossip && old == self.founder && nobody_joined {
+    /// The disk of a node is lost, in whose place a new one will come. If that was the last member, there is
+    /// no cluster any more that anyone could join: its operator founds it anew, as at the first time. What was
+    /// known to all that are lost nobody promised to keep.
+    pub(super) fn found_anew(&mut self, new: NodeId) {
+        let founder = self.founder;
+        let is_there = |machine: &Machine| machine.is_member || machine.id() == founder;
+        if self.options.gossip && !self.machines.iter().any(is_there) {
             self.say(None, format_args!("node {} will found the cluster anew", new.0));
             self.saw(Situation::FoundedAnew);
             self.founder = new;
@@ -180,17 +182,19 @@ mod tests {
     use crate::{Plan, WorldOptions};
 
     #[test]
-    fn a_cluster_is_founded_anew_only_if_nobody_has_joined() {
+    fn a_cluster_is_founded_anew_only_if_no_member_is_left() {
         let options = WorldOptions { nodes: 2, gossip: true, ..WorldOptions::default() };
         let mut alone = World::new(options.clone(), Plan::default());
-        alone.found_anew(NodeId(2), NodeId(3));
+        alone.lose_disk(1);
         assert_eq!(alone.founder, NodeId(1), "another lost its disk");
-        alone.found_anew(NodeId(1), NodeId(3));
-        assert_eq!(alone.founder, NodeId(3));
+        alone.lose_disk(0);
+        assert_eq!(alone.founder, NodeId(4));
         let mut joined = World::new(options, Plan::default());
         joined.machines[1].is_member = true;
-        joined.found_anew(NodeId(1), NodeId(3));
+        joined.lose_disk(0);
         assert_eq!(joined.founder, NodeId(1), "the other can let it in");
+        joined.lose_disk(1);
+        assert_eq!(joined.founder, NodeId(4), "no disk has the cluster any more");
     }
 
     #[test]

@@ -261,9 +261,9 @@ impl World {
         self.disks_lost += 1;
         self.services.ledger.orphan(old);
         self.events_are_lost(old);
-        self.found_anew(old, new);
         self.machines[place].node.become_new(new);
         self.machines[place].forget_others();
+        self.found_anew(new);
         // Where one disk is lost, others know what the client was told.
         let machines = &self.machines;
         let is_known = |id| {
