@@ -92,12 +92,18 @@ fn what_does_not_end_when_nothing_fails_is_told_with_the_reason() {
     assert!(never.contains("long has not ended after 0 s"), "{never}");
     assert!(never.contains("such as an event that nobody sends"), "{never}");
     let late = told("  - rest: { wait: { days: 30 } }\n");
-    assert!(late.contains("it waits for longer than the 24 hours that a world lasts"), "{late}");
+    assert!(
+        late.contains("after 86400 s in which nothing failed, and a world lasts no longer"),
+        "{late}"
+    );
     let started = run_beside("never");
     let child = "  - hear: { listen: { to: { one: { with: { type: never } } } } }\n";
     let flow = Workload { others: vec![compiled("never", child)], ..flow(&started) };
     let others = Swarm::new(Wanted::default(), vec![flow]).try_flows().unwrap_err();
-    assert!(others.contains("long has, and what it started has not ended after 0 s"), "{others}");
+    assert!(
+        others.contains("long has, and what it started has not ended after 86400 s"),
+        "{others}"
+    );
     let endless = told(
         "  - rest: { wait: { seconds: 1 } }
   - again: { switch: [ { more: { when: '${ true }', then: rest } } ] }\n",

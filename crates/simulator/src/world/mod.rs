@@ -248,18 +248,22 @@ impl World {
         next.is_some_and(|at| self.patience() < at.since(BEGINNING))
     }
 
-    /// Why nothing ended any more, for people.
+    /// How long something has not ended, and why, for people.
     pub(crate) fn why_it_went_on(&self) -> String {
+        let (elapsed, patience) = (self.elapsed().as_secs(), self.patience().as_secs());
+        let for_nothing = "for what nobody here does, such as an event that nobody sends";
         if self.agenda.next_time().is_none() {
-            return "nothing more occurs, and it waits for what nobody here does, such as an event \
-                    that nobody sends"
-                .to_owned();
+            return format!("{elapsed} s in which nothing failed: it waits {for_nothing}");
         }
+        // Whoever keeps what has ended may have an alarm set that is as late.
         if self.is_out_of_patience() {
-            let hours = self.patience().as_secs() / 3600;
-            return format!("it waits for longer than the {hours} hours that a world lasts");
+            return format!(
+                "{patience} s in which nothing failed, and a world lasts no longer: it waits for longer, or \
+                 {for_nothing}"
+            );
         }
-        format!("{} things occurred meanwhile", self.occurrences)
+        let occurrences = self.occurrences;
+        format!("{elapsed} s in which nothing failed, and {occurrences} things occurred")
     }
 
     /// Whether whoever looks on wanted no more.
