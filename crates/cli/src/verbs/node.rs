@@ -225,6 +225,10 @@ async fn serve(arguments: &Arguments, directory: &Path, up: Up) -> anyhow::Resul
         told = signals::told_to_end() => Ok(told?),
         stopped = node.stopped() => Err(stopped),
     };
+    if ended.is_ok() && cluster.is_some() {
+        // Others lead from now on what it led: while it waits for answers, it makes no calls that it would not hear.
+        let _ = node.ask(Ask::Drain(true)).await;
+    }
     server.stop().await;
     let stopped = match ended {
         Ok(_) => {

@@ -12,6 +12,7 @@ mod standstill;
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nodes::{Cluster, Node};
 use outlast_node::fixture::ledger::{Entry, Expected, Verdict, check};
@@ -300,4 +301,39 @@ fn a_node_that_is_drained_or_stopped_hears_the_answer_to_its_pivot_first() {
         assert_eq!(cluster.nodes[0].end_of(&execution), "completed", "{survival}");
     }
     assert_eq!(verdict(1, 2, &cluster.entries()), Verdict::Complete);
+}
+
+/// A node that is told to end makes no more calls that only it would hear the answers to, though one after the other is
+/// to be made: others go on with those at once.
+#[test]
+fn a_node_that_is_stopped_leaves_the_next_pivots_to_others() {
+    const PAYMENTS: usize = 10;
+    const APART: u64 = 500;
+    let mut cluster = Cluster::of(3);
+    cluster.ledger.control(|control| control.all.answer_after_ms = Some(2 * APART));
+    let pay = |number: usize| {
+        let call = format!(
+            "call: http, with: {{ method: post, endpoint: 'http://ledger.test/do/step-{}' }}",
+            number + 1
+        );
+        let flow = format!(
+            "document: {{ dsl: '1.0.3', namespace: test, name: pay-{number}, version: '1.0.0' }}\n\
+             do:\n\
+             - later: {{ wait: {{ milliseconds: {} }} }}\n\
+             - pay: {{ {call}, metadata: {{ outlast: {{ class: pivot }} }} }}\n",
+            APART * number as u64
+        );
+        let flow = cluster.file(&format!("pay-{number}.yaml"), &flow);
+        start(&cluster.nodes[0], &flow, &["--survival", "passive:3"])
+    };
+    let executions: Vec<String> = (0..PAYMENTS).map(pay).collect();
+    cluster.until_called(1);
+    let began = Instant::now();
+    cluster.nodes[0].stop();
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(APART * 7), "it stopped only after {took:?}");
+    for execution in executions {
+        assert_eq!(cluster.nodes[1].end_of(&execution), "completed");
+    }
+    assert_eq!(verdict(PAYMENTS, 1, &cluster.entries()), Verdict::Complete);
 }

@@ -226,11 +226,31 @@ fn text_of(node: NodeId) -> String {
 /// What another node answered, as an answer of this one.
 fn response(answer: Answer) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    if answer.body.is_empty() && status.as_u16() >= StatusCode::BAD_REQUEST.as_u16() {
+        return Problem::new(status, why_without_words(status)).into_response();
+    }
     let mut response = (status, answer.body).into_response();
     if let Ok(media) = HeaderValue::from_str(&answer.media) {
         response.headers_mut().insert(header::CONTENT_TYPE, media);
     }
     response
+}
+
+/// Why the node that was asked answers that there is no answer to pass on.
+fn why_without_words(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::GATEWAY_TIMEOUT => {
+            "the node that was asked came to no answer in time; whether it was done is not known: look, or ask \
+             again, which starts nothing twice that has an id or a name"
+        }
+        StatusCode::SERVICE_UNAVAILABLE => {
+            "the node that was asked has too much to answer, or is about to stop; nothing was done, ask again"
+        }
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::INSUFFICIENT_STORAGE => {
+            "the answer is too large to be passed on between nodes; ask a node that holds the execution"
+        }
+        _ => "the node that was asked could make nothing of the request",
+    }
 }
 
 /// A node did not answer.
@@ -247,4 +267,25 @@ fn no_answer(node: NodeId, unanswered: Unanswered) -> Problem {
         }
     };
     Problem::new(StatusCode::GATEWAY_TIMEOUT, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_without_words_is_passed_on_as_a_problem() {
+        for status in [400, 413, 503, 504, 507] {
+            let answer = Answer { status, media: String::new(), body: Vec::new() };
+            let response = response(answer);
+            assert_eq!(response.status().as_u16(), status);
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+            let body = to_bytes(response.into_body(), 4096).await.unwrap();
+            assert!(String::from_utf8_lossy(&body).contains("\"detail\":\"the "), "{body:?}");
+        }
+        let done = Answer { status: 204, media: String::new(), body: Vec::new() };
+        assert_eq!(response(done).status(), StatusCode::NO_CONTENT);
+    }
 }

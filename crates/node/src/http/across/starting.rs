@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::super::problem::AskInstead;
 use super::{Api, CHANGE_TIME_MAX, Problem, Whole, known_by, no_answer, response, text_of};
 use crate::name::Name;
-use crate::relay::{Relay, Unanswered};
+use crate::relay::{Answer, Relay, Unanswered};
 
 /// How long a start is tried at most.
 const START_TIME_MAX: Duration = Duration::from_secs(12);
@@ -200,6 +200,8 @@ async fn start_elsewhere(
     let mut passed = false;
     for node in others {
         match relay.ask(node, whole.passed(), patience).await {
+            // It may start it yet, and so may the next one: it is one execution.
+            Ok(answer) if named && is_too_late(&answer) => {}
             Ok(answer) if !CANNOT.iter().any(|status| *status == answer.status) => {
                 return Ok(Elsewhere::Started(response(answer)));
             }
@@ -211,6 +213,11 @@ async fn start_elsewhere(
         }
     }
     Ok(if passed { Elsewhere::Passed } else { Elsewhere::Nowhere })
+}
+
+/// Whether a node had to leave a request before it came to an answer.
+fn is_too_late(answer: &Answer) -> bool {
+    answer.status == StatusCode::GATEWAY_TIMEOUT && answer.body.is_empty()
 }
 
 /// The execution that the starter names; none by what can be no name, for whoever is to start it refuses that.
