@@ -6,7 +6,7 @@ mod driver;
 use std::sync::Arc;
 
 use cluster::{Provider, program_of};
-use driver::{Driver, call, child, id, raw_program, service_of, task};
+use driver::{Driver, call, child, id, program, raw_program, service_of, start_of, task, wait};
 use outlast_engine::{Ask, Condition, Input, Which};
 use outlast_lineage::ExecutionId;
 use outlast_workflow::program::{Kind, OnFault, Task};
@@ -182,4 +182,73 @@ fn what_stands_in_for_a_secret_does_so_in_a_sub_workflow_that_is_handed_it() {
         assert_eq!(salts.len(), 2, "that of the parent and that of the child");
         assert_eq!(salts[0], salts[1], "waits: {waits}");
     }
+}
+
+/// Starts a program, takes so many turns, and gives the workflow that it has started by then, which calls `a`.
+fn interrupt(driver: &mut Driver, program: &Program, turns: usize) -> Option<ExecutionId> {
+    driver.send(start_of(program, id(1)));
+    for _ in 0..turns {
+        driver.step(Input::Turn);
+    }
+    let begun = driver.calls.iter().find(|(_, _, request)| service_of(request) == "a");
+    begun.map(|(execution, _, _)| *execution)
+}
+
+/// Seen on a slow node: its parent had not yet heard that it had begun, and took it along.
+#[test]
+fn whom_nobody_waits_for_is_not_stopped_while_it_starts() {
+    let sender = program("sender", "1.0.0", vec![child("go", "inner", false), wait("nap", "PT5S")]);
+    let mut begun_by_then = Vec::new();
+    for turns in 0..4 {
+        let mut driver = Driver::new();
+        driver.define(&program_of("inner", &[("a", Provider::Keyed)]));
+        driver.define(&sender);
+        let begun = interrupt(&mut driver, &sender, turns);
+        driver.ask(Ask::Cancel(Which::Id(id(1))));
+        assert_eq!(driver.show(id(1)).summary.condition, Condition::Cancelled);
+        // What has not begun by then never does.
+        assert_eq!(driver.calls.len(), begun.iter().len(), "turns: {turns}");
+        driver.finish();
+        if let Some(child) = begun {
+            assert_eq!(
+                driver.show(child).summary.condition,
+                Condition::Completed,
+                "turns: {turns}"
+            );
+        }
+        begun_by_then.push(begun.is_some());
+    }
+    assert_eq!(begun_by_then, [false, true, true, true]);
+}
+
+#[test]
+fn whom_nobody_waits_for_is_not_undone_while_it_starts() {
+    let tasks = vec![
+        task("do", Kind::Sequence(vec![TaskId(1)])),
+        task("both", Kind::Fork { branches: vec![TaskId(2), TaskId(3)], compete: false }),
+        call("x"),
+        child("go", "inner", false),
+    ];
+    let sender =
+        Arc::into_inner(raw_program("test", "sender", "1.0.0", tasks)).expect("nobody else has it");
+    let sender = Arc::new(Program { on_fault: OnFault::Compensate, ..sender });
+    let mut begun_by_then = Vec::new();
+    for turns in 0..4 {
+        let mut driver = Driver::new();
+        driver.define(&program_of("inner", &[("a", Provider::Keyed)]));
+        driver.define(&sender);
+        let begun = interrupt(&mut driver, &sender, turns);
+        fail(&mut driver, "x");
+        assert_eq!(driver.finish(), ["a"].repeat(begun.iter().len()), "turns: {turns}");
+        assert_eq!(driver.show(id(1)).summary.condition, Condition::Compensated);
+        if let Some(child) = begun {
+            assert_eq!(
+                driver.show(child).summary.condition,
+                Condition::Completed,
+                "turns: {turns}"
+            );
+        }
+        begun_by_then.push(begun.is_some());
+    }
+    assert_eq!(begun_by_then, [false, true, true, true]);
 }

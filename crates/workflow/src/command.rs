@@ -75,7 +75,7 @@ pub enum Command {
         /// Whether its end is waited for.
         wait: bool,
     },
-    /// Stop a child.
+    /// Stop a child; one whose end is not waited for is only kept from beginning.
     CancelChild(ExecutionId),
     /// Roll a child back, whether it ended or not; answer with `Event::ChildEnded`.
     CompensateChild {

@@ -19,8 +19,8 @@ use outlast_workflow::{
 };
 
 use Node::{
-    Child, Compensate, CompensateParallel, Compete, Fork, Graph, Invoke, Limited, Loop, Once,
-    Raise, Scope, Sequence, Task, Try, UndoneBy, Wait,
+    Child, Compensate, CompensateParallel, Compete, Detach, Fork, Graph, Invoke, Limited, Loop,
+    Once, Raise, Scope, Sequence, Task, Try, UndoneBy, Wait,
 };
 
 /// Longer than anything may take.
@@ -347,6 +347,31 @@ fn a_child_that_takes_too_long_is_stopped_and_undone_and_another_is_started() {
             assert_eq!(world.children.get(&child), Some(&"compensated"));
         }
     }
+}
+
+/// Whether it has begun is not known here: then it is left alone, and not begun a second time.
+#[test]
+fn whom_nobody_waits_for_is_not_undone_and_not_started_twice_if_the_start_takes_too_long() {
+    let mut world = start(Sequence(vec![Invoke("a"), limited(10, Detach("one"))]));
+    world.step();
+    let started = |world: &World| {
+        let mut open = world.open.values();
+        open.find_map(|command| match command {
+            Command::StartChild { child, .. } => Some(*child),
+            _ => None,
+        })
+    };
+    let child = started(&world).expect("it is started");
+    world.next_timer();
+    assert!(matches!(world.ended.take(), Some(Outcome::Faulted(_))));
+    let mut again = world.clone();
+    again.open.clear();
+    again.happen(Event::RetryRequested);
+    assert_eq!(started(&again), Some(child));
+    world.happen(Event::CompensateRequested("the test asks for it".into()));
+    assert!(matches!(world.run(), Outcome::Compensated(_)));
+    assert_ne!(world.children.get(&child), Some(&"compensated"));
+    assert_eq!(world.done(), ["a", "a-bar"]);
 }
 
 fn listen(each: Option<ListenEach>) -> Node {

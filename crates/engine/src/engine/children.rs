@@ -221,6 +221,8 @@ impl Engine {
                 Sent::Cancel(child) => match self.roster.get_mut(child) {
                     None => drop(self.unwanted.insert(child)),
                     Some(entry) if entry.condition.is_end() => {}
+                    // It began before its parent was told so, and belongs to nobody.
+                    Some(entry) if entry.awaited_by().is_none() => {}
                     Some(entry) => {
                         entry.cancel_wanted = true;
                         self.unsaved.mark(Subject::Execution(child), position);

@@ -79,6 +79,11 @@ impl Machine<'_> {
         ExecutionId::from_bytes(bytes)
     }
 
+    /// Whether a task waits for the end of the workflow that it runs.
+    pub(super) fn waits_for_child(&self, task: TaskId) -> bool {
+        matches!(self.program.task(task).kind, Kind::RunWorkflow { wait: true, .. })
+    }
+
     pub(super) fn take_child_end(&mut self, ticket: Ticket, outcome: Outcome) {
         let Some(mut branch) = self.take_waiting(ticket) else { return };
         if let Some(turn) = self.child_rolled_back(&mut branch, ticket, outcome.clone()) {
@@ -88,10 +93,8 @@ impl Machine<'_> {
             Some(Activity::Child { ticket: waiting, child, .. }) if *waiting == ticket => *child,
             _ => return self.put(branch),
         };
-        let Kind::RunWorkflow { wait, .. } = self.definition(&branch).kind else {
-            unreachable!("only this kind has children")
-        };
-        let turn = if wait {
+        let waits = branch.top().is_some_and(|frame| self.waits_for_child(frame.task));
+        let turn = if waits {
             self.child_ended(&mut branch, child, outcome)
         } else if let Outcome::Faulted(fault) = outcome {
             // It could not even be started.

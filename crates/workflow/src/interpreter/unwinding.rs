@@ -135,7 +135,10 @@ impl Machine<'_> {
             Activity::Child { child, .. } => {
                 let task = frames.last().expect("it is the last frame's").task;
                 self.commands.push(Command::CancelChild(*child));
-                entries.push(PlanEntry::Child { task, child: *child });
+                // What nobody waits for is not touched once it has begun: neither stopped nor rolled back.
+                if self.waits_for_child(task) {
+                    entries.push(PlanEntry::Child { task, child: *child });
+                }
             }
             Activity::Compensating(compensating) => {
                 if let Some(join) = compensating.parts {
@@ -166,7 +169,8 @@ impl Machine<'_> {
         let mut entries = Vec::new();
         self.stop_activity(branch, std::slice::from_ref(&frame), &frame.activity, &mut entries);
         // Who was stopped would only say so: when this is tried again, another one is started.
-        let is_child = matches!(frame.activity, Activity::Child { .. });
+        let is_child =
+            matches!(frame.activity, Activity::Child { .. }) && self.waits_for_child(frame.task);
         let tries = frame.tries + u64::from(is_child);
         // Branches are only stopped, and what they did is not undone: they ask for the same when they run again.
         let doubt = frame.doubt || matches!(frame.activity, Activity::Gather(_));
