@@ -52,7 +52,7 @@ pub struct Effect {
     /// How far it has come.
     #[n(0)]
     pub state: EffectState,
-    /// The key its provider was given.
+    /// The key its provider was given, unless it has one of its own.
     #[n(1)]
     pub key: OperationKey,
     /// The number of the task in the program.
@@ -61,12 +61,20 @@ pub struct Effect {
     /// Whether it belongs to the decided line and stays.
     #[n(3)]
     pub kept: bool,
+    /// The key that its provider was given if the flow says which.
+    #[n(4)]
+    pub own_key: Option<String>,
 }
 
 impl Effect {
     /// An effect as it is written down before its call leaves.
     pub const fn intended(key: OperationKey, task: u32) -> Self {
-        Self { state: EffectState::Intended, key, task, kept: false }
+        Self { state: EffectState::Intended, key, task, kept: false, own_key: None }
+    }
+
+    /// The key by which its provider knows it.
+    pub fn key_text(&self) -> String {
+        self.own_key.clone().unwrap_or_else(|| self.key.to_string())
     }
 
     /// Takes over what another copy knows. One id always has one key and one task; should a broken
@@ -76,6 +84,9 @@ impl Effect {
         self.key = self.key.max(other.key);
         self.task = self.task.max(other.task);
         self.kept |= other.kept;
+        if self.own_key < other.own_key {
+            self.own_key.clone_from(&other.own_key);
+        }
     }
 }
 

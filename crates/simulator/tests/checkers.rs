@@ -75,6 +75,7 @@ fn request(path: &str, number: u64, undo: bool, receipt: Option<&str>) -> Reques
         },
         salt: [0; 16],
         undoes: None,
+        own_undoes: None,
     }
 }
 

@@ -76,6 +76,7 @@ fn request(path: &str, (node, number): (u64, u64), undoes: Option<&Request>) -> 
         },
         salt: [0; 16],
         undoes: undoes.map(|undone| undone.key),
+        own_undoes: None,
     }
 }
 

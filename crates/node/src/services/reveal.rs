@@ -226,8 +226,8 @@ fn add_own_headers(
         header(key_header, &request.key_text())?,
         header(USER_AGENT.as_str(), concat!("outlast/", env!("CARGO_PKG_VERSION")))?,
     ];
-    if let Some(undone) = &request.undoes {
-        own.push(header(UNDOES_HEADER, &undone.to_string())?);
+    if let Some(undone) = request.undoes_text() {
+        own.push(header(UNDOES_HEADER, &undone)?);
     }
     if has_body {
         own.push(header(CONTENT_TYPE.as_str(), content_type)?);

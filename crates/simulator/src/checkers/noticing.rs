@@ -63,6 +63,7 @@ fn request(number: u64, key: &[u8]) -> Request {
         },
         salt: [0; 16],
         undoes: None,
+        own_undoes: None,
     }
 }
 

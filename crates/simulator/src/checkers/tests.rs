@@ -85,6 +85,7 @@ fn request(path: &str, number: u64, undoes: Option<u64>) -> Request {
         },
         salt: [0; 16],
         undoes: undoes.map(key),
+        own_undoes: None,
     }
 }
 

@@ -188,7 +188,7 @@ impl Execution {
             task: frame.task,
             reason: reason.clone(),
             undo: matches!(**resume, Activity::Undoing(_)) || branch.undo().is_some(),
-            key: key.or_else(|| Some(self.ledger.get(effect)?.key.to_string())),
+            key: key.or_else(|| Some(self.ledger.get(effect)?.key_text())),
         })
     }
 

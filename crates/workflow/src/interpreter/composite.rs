@@ -150,7 +150,8 @@ impl Machine<'_> {
     }
 }
 
-fn alternatives_used(frame: &Frame) -> usize {
+/// How many of the alternatives of a call have been begun.
+pub(super) fn alternatives_used(frame: &Frame) -> usize {
     match &frame.activity {
         Activity::Function { alternative, .. } => *alternative as usize,
         _ => 0,

@@ -92,7 +92,8 @@ impl Machine<'_> {
     }
 
     fn record_effect(&mut self, request: &Request, state: EffectState, task: u32) {
-        let effect = Effect { state, ..Effect::intended(request.key, task) };
+        let own_key = request.own_key.clone();
+        let effect = Effect { state, own_key, ..Effect::intended(request.key, task) };
         let is_known = self.execution.ledger.get(&request.effect).is_some();
         self.execution.ledger.record(request.effect, effect);
         if !self.touched.effects.insert(request.effect) && !is_known {

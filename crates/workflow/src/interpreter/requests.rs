@@ -1,13 +1,14 @@
 //! Naming a call: what it is, under which key it goes, and whether it was asked for before.
 
 use outlast_expressions::{Value, value};
-use outlast_lineage::{Digest, Digester, EffectId, OperationKey, Point};
+use outlast_lineage::{Digest, Digester, Effect, EffectId, OperationKey, Point};
 
 use super::Machine;
-use super::conduct::said_of;
+use super::composite::alternatives_used;
+use super::conduct::{said_of, start_of_call};
 use super::evaluation::Sight;
 use crate::execution::{Activity, Branch, Calling, Frame, Path, PlanEntry};
-use crate::program::{Class, Idempotency, Service, Task};
+use crate::program::{Class, Service, Task};
 use crate::{Fault, Request, Target, build_http, scalar_text};
 
 impl<'a> Machine<'a> {
@@ -49,18 +50,19 @@ impl<'a> Machine<'a> {
         }
         let idempotency = self.trait_of(branch, |task| task.traits.idempotency.as_ref());
         let class = self.trait_of(branch, |task| task.traits.class);
-        let effect = new_effect(branch);
+        let (effect, undone) = (new_effect(branch), self.undone_effect(branch));
         let request = Request {
             effect,
             key: self.key(branch, &digest, effect),
-            own_key: self.own_key(branch, idempotency)?,
+            own_key: self.own_key(branch)?,
             key_header: idempotency.and_then(|idempotency| idempotency.header.clone()),
             deadline: branch.deadline(),
             readonly: class == Some(Class::Readonly),
             undo: branch.undo().is_some(),
             target,
             salt: self.execution.salt,
-            undoes: self.undoes(branch),
+            undoes: undone.map(|effect| effect.key),
+            own_undoes: undone.and_then(|effect| effect.own_key.clone()),
         };
         Ok((request, false))
     }
@@ -83,10 +85,9 @@ impl<'a> Machine<'a> {
         OperationKey::new(self.execution.id, &place.finish(), request)
     }
 
-    /// The key of the call that the innermost undo undoes.
-    fn undoes(&self, branch: &Branch) -> Option<OperationKey> {
-        let effect = branch.undo()?.effect?;
-        Some(self.execution.ledger.get(&effect)?.key)
+    /// The effect of the call that the innermost undo undoes.
+    fn undone_effect(&self, branch: &Branch) -> Option<&Effect> {
+        self.execution.ledger.get(&branch.undo()?.effect?)
     }
 
     /// The call of the innermost task as a new operation and a new effect.
@@ -98,17 +99,24 @@ impl<'a> Machine<'a> {
         Request { effect, key, ..request }
     }
 
-    fn own_key(
-        &self,
-        branch: &Branch,
-        idempotency: Option<&Idempotency>,
-    ) -> Result<Option<String>, Fault> {
-        let Some(template) = idempotency.and_then(|idempotency| idempotency.key.as_ref()) else {
+    /// The key that the document gives the call. An alternative is another operation, which may be made at the same
+    /// provider: unless it has a key of its own, that of the call whose place it takes is told apart from it.
+    fn own_key(&self, branch: &Branch) -> Result<Option<String>, Fault> {
+        let frames = &branch.frames()[start_of_call(branch.frames())..];
+        let said = |frame: &Frame| self.program.task(frame.task).traits.idempotency.as_ref();
+        let Some(place) = frames.iter().rposition(|frame| said(frame).is_some()) else {
+            return Ok(None);
+        };
+        let Some(template) = said(&frames[place]).and_then(|it| it.key.as_ref()) else {
             return Ok(None);
         };
         let sight = Sight::from_top(branch, self.value(branch.data()));
         let key = self.evaluate_template_here(branch, template, &sight)?;
-        Ok(Some(scalar_text(&key).unwrap_or_else(|| value::to_text(&key))))
+        let mut key = scalar_text(&key).unwrap_or_else(|| value::to_text(&key));
+        for alternative in frames[place..].iter().map(alternatives_used).filter(|used| 0 < *used) {
+            key.push_str(&format!("-alternative-{alternative}"));
+        }
+        Ok(Some(key))
     }
 
     pub(super) fn trait_of<T>(

@@ -51,12 +51,20 @@ pub struct Request {
     /// know whether that call ran knows which one is meant.
     #[n(9)]
     pub undoes: Option<OperationKey>,
+    /// The text of that key if the document gave it.
+    #[n(10)]
+    pub own_undoes: Option<String>,
 }
 
 impl Request {
     /// What is sent as the key.
     pub fn key_text(&self) -> String {
         self.own_key.clone().unwrap_or_else(|| self.key.to_string())
+    }
+
+    /// What was sent as the key of the call that it undoes.
+    pub fn undoes_text(&self) -> Option<String> {
+        self.own_undoes.clone().or_else(|| self.undoes.map(|key| key.to_string()))
     }
 }
 

@@ -194,6 +194,7 @@ fn request(target: Target) -> Request {
         target,
         salt: SALT,
         undoes: None,
+        own_undoes: None,
     }
 }
 
