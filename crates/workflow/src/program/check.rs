@@ -2,9 +2,10 @@
 //!
 //! `flow` is seed 1's Definition 4.7: one start, every task reachable from it, and from every task a
 //! way to an end. `pivot` is its guaranteed termination: once something happened that cannot be
-//! undone, only what is sure to succeed may follow. A language turns findings into diagnostics with
-//! the places of the tasks.
+//! undone, only what is sure to succeed may follow. `attempts` warns of what being tried again makes
+//! vain. A language turns findings into diagnostics with the places of the tasks.
 
+mod attempts;
 mod flow;
 mod pivot;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub struct Finding {
 pub fn check(program: &Program) -> Vec<Finding> {
     let mut findings = flow::check(program);
     findings.extend(pivot::check(program));
+    findings.extend(attempts::check(program));
     findings.sort_by(|one, other| (one.task, one.code).cmp(&(other.task, other.code)));
     findings
 }
