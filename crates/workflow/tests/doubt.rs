@@ -319,3 +319,28 @@ fn that_this_node_let_nothing_leave_says_nothing_about_an_earlier_time() {
         assert_eq!(world.done(), ["a", "a-bar"]);
     }
 }
+
+/// What an earlier attempt asked for after something that is undone now goes first, though this attempt did not
+/// ask for it; what came later than it is undone before that.
+#[test]
+fn what_an_earlier_attempt_did_after_what_is_undone_is_undone_before_it() {
+    let inner = Try(Box::new(Invoke("a")), 0, Some(Box::new(Invoke("b"))));
+    let body = Sequence(vec![inner, Invoke("d"), Plain("c")]);
+    let mut world = start(Try(Box::new(body), 5, None), OnFault::Compensate);
+    // Both act in the first attempt, and no answer comes.
+    world.losing = 100;
+    while world.call_of("b").is_none() {
+        assert!(world.step());
+    }
+    world.step();
+    world.losing = 0;
+    assert_eq!(world.done(), ["a", "b"]);
+    world.broken.insert("c".to_owned());
+    while !world.done().contains(&"a-bar") {
+        assert!(world.step());
+    }
+    world.broken.clear();
+    assert_eq!(world.done(), ["a", "b", "d", "d-bar", "b-bar", "a-bar"]);
+    assert!(matches!(world.run(), Outcome::Completed(_)));
+    assert_eq!(world.done()[6..], ["a", "d", "c"]);
+}

@@ -7,6 +7,7 @@ use outlast_lineage::{Digester, Reversal, Time};
 
 use super::conduct::conduct;
 use super::evaluation::Sight;
+use super::portions::effect_of;
 use super::{Machine, Turn};
 use crate::execution::{
     Activity, Alarm, Branch, Failure, Frame, PlanEntry, TryStage, Trying, has_happened,
@@ -241,7 +242,11 @@ impl Machine<'_> {
         let (done, uncertain) = split_uncertain(done, &goes_with_it);
         let task = branch.top().expect("a task is being run").task;
         let trying = self.trying_mut(branch);
-        trying.uncertain.extend(uncertain);
+        // So has what an earlier attempt asked for after it, and this one did not.
+        let earlier = std::mem::take(&mut trying.uncertain);
+        let (earlier, left) = split_uncertain(earlier, &goes_with_it);
+        trying.uncertain = left.into_iter().chain(uncertain).collect();
+        let done = in_order(done, earlier);
         let retry = trying.retries + 1;
         self.happenings.push(Happening::TaskRetried(task, retry));
         if own.is_none() {
@@ -286,6 +291,22 @@ impl Machine<'_> {
             self.commands.push(Command::CancelTimer(alarm.ticket));
         }
     }
+}
+
+/// Plan entries with those of earlier attempts, each before what was intended later in the same branch.
+fn in_order(mut entries: Vec<PlanEntry>, earlier: Vec<PlanEntry>) -> Vec<PlanEntry> {
+    for entry in earlier {
+        let own = effect_of(&entry).map(|it| (it.branch, it.point.epoch, it.point.number));
+        let is_later = |other: &PlanEntry| match (own, effect_of(other)) {
+            (Some((branch, epoch, number)), Some(other)) => {
+                branch == other.branch && (epoch, number) < (other.point.epoch, other.point.number)
+            }
+            _ => false,
+        };
+        let place = entries.iter().position(is_later).unwrap_or(entries.len());
+        entries.insert(place, entry);
+    }
+    entries
 }
 
 /// Whether an entry undoes something that was done.
