@@ -131,7 +131,8 @@ impl Walk<'_> {
             weight: Weight::Warning,
             task: id,
             message,
-            help: "give only the function of the last alternative a retriable class, or remove the alternatives that follow"
+            help: "give only the function of the last alternative a retriable class, or remove the alternatives \
+                   that follow"
                 .to_owned(),
             others: Vec::new(),
         });
