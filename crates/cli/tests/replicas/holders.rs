@@ -414,6 +414,31 @@ fn what_one_node_may_hold_is_not_started_again_by_name_while_that_one_is_silent(
     assert_eq!(start(&cluster.nodes[1], &nap, &["--name", "order-1"]), alone);
 }
 
+/// Its node alone knows that it was: whoever asks for the same elsewhere is not to have it run again.
+#[test]
+fn what_one_node_held_and_deleted_keeps_its_id_and_name_at_all_nodes() {
+    let cluster = Cluster::of(3);
+    let nap = cluster.file("nap.yaml", NAP);
+    let id = "0197a1b2-0000-7000-8000-00000000002b";
+    for named in [["--name", "once"], ["--id", id]] {
+        let execution = start(&cluster.nodes[0], &nap, &named);
+        assert_eq!(changed(&cluster.nodes[1], &execution, "cancel").0, 202);
+        until("it has ended", || cluster.nodes[0].end_of(&execution) == "cancelled");
+        let path = format!("/v1/executions/{execution}");
+        let (status, said) = cluster.nodes[1].ask("DELETE", &path, &Json::Null);
+        assert_eq!(status, 202, "{said}");
+        for node in &cluster.nodes {
+            let words = [&["start", nap.to_str().unwrap()], &named[..]].concat();
+            let again = node.command(&words).output().unwrap();
+            let said = String::from_utf8_lossy(&again.stderr);
+            assert_eq!(again.status.code(), Some(1), "{again:?}");
+            assert!(said.contains("was deleted"), "{said}");
+            let (status, said) = node.ask("GET", &path, &Json::Null);
+            assert_eq!(status, 410, "{said}");
+        }
+    }
+}
+
 #[test]
 fn what_a_silent_node_has_is_neither_deleted_nor_unknown() {
     let mut cluster = Cluster::of(3);

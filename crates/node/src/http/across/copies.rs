@@ -12,13 +12,13 @@
 use std::collections::BTreeSet;
 
 use axum::http::StatusCode;
-use outlast_engine::{Ask, Condition, Detail, Reply};
+use outlast_engine::{Ask, Condition, Detail, Refusal, Reply};
 use outlast_lineage::NodeId;
 use outlast_workflow::moment::iso8601;
 use serde_json::Value as Json;
 
 use super::super::payload::which;
-use super::one::decoded;
+use super::one::{decoded, unknown};
 use super::{Api, LOOK_TIME_MAX, Problem, ask_all, look, text_of};
 use crate::relay::{Answer, Relay, Unanswered};
 
@@ -44,14 +44,38 @@ pub(super) struct Found {
     pub(super) changer: NodeId,
 }
 
-/// Whom to ask about an execution that is not known here; or those that did not answer.
-pub(super) async fn find(relay: &Relay, execution: &str) -> Result<Found, Vec<String>> {
-    let (told, mut silent) = ask(relay, execution).await;
+/// What the others say of an execution of which none of them tells anything.
+#[derive(Clone, Debug)]
+pub(super) struct NotFound {
+    /// Those that did not answer.
+    pub(super) silent: Vec<String>,
+    /// One that had it and deleted it: its id and name stay taken for a while.
+    pub(super) deleted_at: Option<NodeId>,
+}
+
+impl NotFound {
+    /// Whether it is certain that no node knows of it.
+    pub(super) fn is_nowhere(&self) -> bool {
+        self.silent.is_empty() && self.deleted_at.is_none()
+    }
+
+    /// What whoever looks for it is answered.
+    pub(super) fn problem(&self, execution: &str) -> Problem {
+        match self.deleted_at {
+            Some(_) => Refusal::Forgotten(decoded(execution)).into(),
+            None => unknown(execution, &self.silent),
+        }
+    }
+}
+
+/// Whom to ask about an execution that is not known here.
+pub(super) async fn find(relay: &Relay, execution: &str) -> Result<Found, NotFound> {
+    let Answers { told, mut silent, deleted_at } = ask(relay, execution).await;
     // Somebody may have been waited for, and another one that had answered be lost by now.
     let (told, lost): (Vec<_>, Vec<_>) =
         told.into_iter().partition(|told| is_connected(relay, told.node));
     silent.extend(lost.into_iter().map(|told| text_of(told.node)));
-    found(&told, |node| is_member(relay, node)).ok_or(silent)
+    found(&told, |node| is_member(relay, node)).ok_or(NotFound { silent, deleted_at })
 }
 
 /// Who else tells of an execution than some of those that know it.
@@ -60,7 +84,7 @@ pub(super) async fn teller_besides(
     execution: &str,
     some: &BTreeSet<NodeId>,
 ) -> Option<NodeId> {
-    let (told, _) = ask(relay, execution).await;
+    let told = ask(relay, execution).await.told;
     besides(told, some, |node| is_member(relay, node))
 }
 
@@ -76,15 +100,27 @@ fn besides(
     (!is_kept).then_some(teller)
 }
 
-/// What the others say of an execution, and who says nothing.
-async fn ask(relay: &Relay, execution: &str) -> (Vec<Told>, Vec<String>) {
+/// What the others say of an execution.
+struct Answers {
+    told: Vec<Told>,
+    /// Who says nothing.
+    silent: Vec<String>,
+    /// One that has deleted it.
+    deleted_at: Option<NodeId>,
+}
+
+async fn ask(relay: &Relay, execution: &str) -> Answers {
     let answers = ask_all(relay, &look(format!("/v1/executions/{execution}")), LOOK_TIME_MAX).await;
     let silent = without_word(&answers);
+    let is_gone = |answered: &Result<Answer, Unanswered>| {
+        answered.as_ref().is_ok_and(|answer| answer.status == StatusCode::GONE)
+    };
+    let deleted_at = answers.iter().find(|(_, answered)| is_gone(answered)).map(|(node, _)| *node);
     let told = answers.into_iter().filter_map(|(node, answered)| {
         let answer = answered.ok().filter(|answer| answer.status == 200)?;
         Told::read(node, &serde_json::from_slice(&answer.body).ok()?)
     });
-    (told.collect(), silent)
+    Answers { told: told.collect(), silent, deleted_at }
 }
 
 /// Who has a copy of an execution that several nodes held, as whoever has one says. Empty if it is not known.
@@ -96,7 +132,7 @@ pub(super) async fn list(
     if let Reply::Shown(here) = api.node.ask(Ask::Show(which(&decoded(execution))?)).await? {
         return Ok(here.copies);
     }
-    let (told, _) = ask(relay, execution).await;
+    let told = ask(relay, execution).await.told;
     Ok(told.into_iter().find_map(|told| told.copies))
 }
 
@@ -161,7 +197,7 @@ pub(super) async fn changer(
 /// Who knows the latest of an execution whose holders forgot it when they did not write down who they were:
 /// by when it changed, and only if everybody answers.
 async fn latest(relay: &Relay, execution: &str, here: &Detail) -> Result<NodeId, Problem> {
-    let (told, silent) = ask(relay, execution).await;
+    let Answers { told, silent, .. } = ask(relay, execution).await;
     let others = told.into_iter().map(|told| (told.changed, told.node));
     let copies = others.chain([(iso8601(here.summary.changed), relay.node())]);
     if silent.is_empty() {

@@ -25,7 +25,6 @@ use tokio::time::Instant;
 
 use super::super::{story, watch};
 use super::copies::{find, is_connected, later_elsewhere, teller_besides};
-use super::one::unknown;
 use super::{Api, CHANGE_TIME_MAX, Problem, Whole, look};
 use crate::relay::Relay;
 
@@ -59,7 +58,7 @@ pub(super) async fn answer(
     }
     match find(relay, execution).await {
         Ok(found) => Ok(follow(relay, found.teller, execution)),
-        Err(silent) => Err(unknown(execution, &silent)),
+        Err(missing) => Err(missing.problem(execution)),
     }
 }
 

@@ -14,7 +14,8 @@ use outlast_lineage::NodeId;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
-use super::{Api, LOOK_TIME_MAX, Problem, ask_all, copies, look};
+use super::copies::{self, NotFound};
+use super::{Api, LOOK_TIME_MAX, Problem, ask_all, look};
 use crate::relay::Relay;
 
 /// For how long whoever is silent is asked: a node that was just started has its connections by then.
@@ -34,8 +35,10 @@ pub(super) async fn find(
     loop {
         let silent = match copies::find(relay, &segment(which)).await {
             Ok(found) => return Ok(Some(found.teller)),
-            Err(silent) if silent.is_empty() => return Ok(None),
-            Err(silent) => silent,
+            // It says that, as it would if it had been asked.
+            Err(NotFound { deleted_at: Some(node), .. }) => return Ok(Some(node)),
+            Err(NotFound { silent, .. }) if silent.is_empty() => return Ok(None),
+            Err(NotFound { silent, .. }) => silent,
         };
         let alone = match alone {
             Some(alone) => alone,

@@ -125,7 +125,7 @@ async fn look_elsewhere(
 ) -> Result<Response, Problem> {
     let deadline = Instant::now() + CHANGE_TIME_MAX;
     loop {
-        let found = find(relay, execution).await.map_err(|silent| unknown(execution, &silent))?;
+        let found = find(relay, execution).await.map_err(|missing| missing.problem(execution))?;
         match relay.ask(found.teller, whole.passed(), CHANGE_TIME_MAX).await {
             Ok(answer) => return Ok(response(answer)),
             Err(Unanswered::Unsent | Unanswered::Lost) if Instant::now() < deadline => {
@@ -151,9 +151,9 @@ async fn wait(
     loop {
         let holder = match find(relay, execution).await {
             Ok(found) => found.teller,
-            Err(silent) if silent.is_empty() && !was_known => return Ok(unknown_here),
-            Err(silent) if silent.is_empty() || !was_known => {
-                return Err(unknown(execution, &silent));
+            Err(missing) if missing.is_nowhere() && !was_known => return Ok(unknown_here),
+            Err(missing) if missing.silent.is_empty() || !was_known => {
+                return Err(missing.problem(execution));
             }
             // Whoever held it may come back.
             Err(_) => {
@@ -194,7 +194,7 @@ async fn change(
             }
             Place::Elsewhere => match find(relay, execution).await {
                 Ok(found) => Some((found.changer, found.changer != found.teller)),
-                Err(silent) => return Err(unknown(execution, &silent)),
+                Err(missing) => return Err(missing.problem(execution)),
             },
         };
         if let Some((leader, alone)) = asked {
