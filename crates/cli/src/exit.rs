@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use outlast_node::StartError;
+use outlast_node::cluster::ClusterError;
 
 /// What the end of a command means, as `--help` and `docs/operations.md` say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +81,9 @@ impl Exit {
     pub(crate) fn of_error(error: &anyhow::Error) -> Self {
         if let Some(failure) = error.downcast_ref::<Failure>() {
             failure.exit
-        } else if error.is::<StartError>() {
+        } else if error.is::<StartError>()
+            || error.downcast_ref::<ClusterError>().is_some_and(ClusterError::is_of_the_folder)
+        {
             Self::Storage
         } else {
             Self::Faulted

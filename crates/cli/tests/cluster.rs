@@ -687,3 +687,18 @@ fn a_node_that_joined_and_did_not_start_says_that_it_needs_no_token_any_more() {
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("has joined cluster") && said.contains("needs no token"), "{said}");
 }
+
+#[test]
+fn a_node_whose_place_in_the_cluster_is_damaged_says_which_file_and_ends_as_for_its_data() {
+    for (file, damage) in [("node.pem", Some("this is none")), ("authority.pem", None)] {
+        let (_directory, data) = founded();
+        let path = data.join("cluster").join(file);
+        match damage {
+            Some(text) => std::fs::write(&path, text).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        let (code, said) = told(outlast(&["node", "--data"]).arg(&data).args(PORTS));
+        assert_eq!(code, Some(6), "{said}");
+        assert!(said.contains(file), "{said}");
+    }
+}

@@ -197,6 +197,19 @@ impl ClusterError {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }
 
+    /// Whether what the folder says of the cluster cannot be used.
+    pub const fn is_of_the_folder(&self) -> bool {
+        matches!(
+            self,
+            Self::Io { .. }
+                | Self::Damaged { .. }
+                | Self::Missing { .. }
+                | Self::Identity { .. }
+                | Self::AnotherNode { .. }
+                | Self::PutAside { .. }
+        )
+    }
+
     fn damaged(path: &Path) -> Self {
         Self::Damaged { path: path.to_owned() }
     }
