@@ -141,7 +141,8 @@ impl ClusterArguments {
         let way = inviter.local().ip();
         let place = wanted.on(Way::From(way)).await.context(NOT_USED)?;
         place.check_reached_from(way).context(NOT_USED)?;
-        Ok((place, inviter.join(directory, node).await?))
+        let joined = inviter.join(directory, node, &place.advertised).await?;
+        Ok((place, joined))
     }
 
     /// The place of a node that is a member: its way to those it remembers says what was not said.

@@ -664,6 +664,29 @@ fn a_node_that_cannot_listen_does_not_use_its_token_up() {
     assert_eq!(first.said["cluster"], second.said["cluster"]);
 }
 
+/// It would be a member that nobody reaches, and that executions are given to.
+#[test]
+fn a_node_that_the_inviter_does_not_find_where_it_says_does_not_use_its_token_up() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let token = first.invite(&[])["token"].as_str().unwrap().to_owned();
+    let second = directory.path().join("second");
+    // Nobody listens there.
+    let nowhere = "127.0.0.1:1";
+    let joining = ["node", "--token", &token, "--cluster-address", nowhere, "--data"];
+    let (code, said) = told(outlast(&joining).arg(&second).args(PORTS));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("cannot reach the node that joins at {nowhere}")), "{said}");
+    assert!(
+        said.contains("--cluster-address") && said.contains("the token was not used"),
+        "{said}"
+    );
+    let (_, seen) = first.ask("GET", "/v1/cluster", &Json::Null);
+    assert_eq!(seen["expected"], json!([]), "{seen}");
+    let second = Node::start(&second, &["--token", &token]);
+    first.until_alive(&second.id());
+}
+
 #[test]
 fn a_first_node_that_listens_everywhere_has_to_be_told_where_it_is() {
     let (_directory, data) = founded();

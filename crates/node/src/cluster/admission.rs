@@ -3,9 +3,11 @@
 //! The joiner sends one request: its invitation and the secret, its id, its public key, and a
 //! signature that shows that it has the private key. It gets one answer: its certificate, the
 //! authority, and where the members are; or why not. Nothing is looked at before the secret is known
-//! to be right. The id must not be somebody else's; the key on record is durable before the mark that
+//! to be right. It must be found where it says that it is, and the id must not be somebody else's; the key on record is durable before the mark that
 //! the invitation is used, and that mark before the answer.
 
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -20,6 +22,10 @@ use super::members::Members;
 use super::token::{JoinToken, Secret};
 use crate::transport::{Admission, ClusterId, Reply};
 
+/// How many addresses of a joiner are tried, and for how long each: it waits for its answer.
+const ADDRESSES_TRIED: usize = 3;
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
 /// What a joiner asks.
 #[derive(Clone, Encode, Decode, Debug)]
 pub(super) struct Request {
@@ -33,6 +39,9 @@ pub(super) struct Request {
     key: [u8; 32],
     #[cbor(n(4), with = "minicbor::bytes")]
     signature: Vec<u8>,
+    /// Where the others are to find it; it listens there already. Releases before did not say.
+    #[n(5)]
+    addresses: Option<Vec<String>>,
 }
 
 /// What it is answered.
@@ -77,7 +86,14 @@ impl Request {
     pub(super) fn new(token: &JoinToken, node: NodeId, key: &PrivateKey) -> Self {
         let signature = key.sign(&signed(token.cluster, token.invitation, node));
         let (invitation, secret) = (token.invitation, token.secret.0);
-        Self { invitation, secret, node: node.0, key: key.public().0, signature }
+        let (node, key) = (node.0, key.public().0);
+        Self { invitation, secret, node, key, signature, addresses: None }
+    }
+
+    /// The same of a node that says where the others are to find it.
+    pub(super) fn reached_at(self, addresses: &[String]) -> Self {
+        let addresses = Some(addresses.to_vec()).filter(|addresses| !addresses.is_empty());
+        Self { addresses, ..self }
     }
 
     fn is_signed(&self, cluster: ClusterId) -> bool {
@@ -170,13 +186,15 @@ impl Admissions {
     }
 
     fn admit(&self, now: SystemTime, request: &Request) -> Result<Admitted, String> {
+        let redeemable = check(&self.books(), now, request)?;
+        if redeemable == Redeemable::Unused {
+            // Of those who have a token only, and not while others wait for the books.
+            let addresses = request.addresses.iter().flatten().map(String::as_str);
+            check_reached(addresses.take(ADDRESSES_TRIED))?;
+        }
         let mut books = self.books();
         let joiner = (NodeId(request.node), PublicKey(request.key));
-        let secret = Secret(request.secret);
-        let redeemable = books
-            .invitations
-            .check(now, (request.invitation, &secret), joiner)
-            .map_err(|reason| reason.to_string())?;
+        let redeemable = check(&books, now, request)?;
         let certificate = match redeemable {
             Redeemable::Again(_) if books.members.is_removed(joiner.0) => {
                 return Err(format!(
@@ -230,6 +248,43 @@ impl Admissions {
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn check(books: &Books, now: SystemTime, request: &Request) -> Result<Redeemable, String> {
+    let joiner = (NodeId(request.node), PublicKey(request.key));
+    let shown = (request.invitation, &Secret(request.secret));
+    books.invitations.check(now, shown, joiner).map_err(|reason| reason.to_string())
+}
+
+/// Whether a node can be reached where it says. One that cannot would be counted, and waited for, as a member that is
+/// down.
+fn check_reached<'a>(addresses: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut failed = Vec::new();
+    for address in addresses {
+        match connect(address) {
+            Ok(()) => return Ok(()),
+            Err(error) => failed.push(format!("{address} ({error})")),
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "the inviting node cannot reach the node that joins at {}, where the others would look for it: say with \
+         --cluster-address where it is, and let its port be reached; the token was not used",
+        failed.join(", ")
+    ))
+}
+
+fn connect(address: &str) -> io::Result<()> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in address.to_socket_addrs()?.take(ADDRESSES_TRIED) {
+        match TcpStream::connect_timeout(&address, CONNECT_MAX) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 impl Books {

@@ -94,12 +94,18 @@ impl<'a> Inviter<'a> {
         self.local
     }
 
-    /// Shows the token, and makes the node of a data directory a member.
-    pub async fn join(self, directory: &Path, node: NodeId) -> Result<ClusterId, ClusterError> {
+    /// Shows the token, and makes the node of a data directory a member, which is to be found at some addresses and
+    /// listens there; if none are given, it is not looked for.
+    pub async fn join(
+        self,
+        directory: &Path,
+        node: NodeId,
+        addresses: &[String],
+    ) -> Result<ClusterId, ClusterError> {
         let folder = Folder::of(directory);
         let key = folder.node_key()?;
         let (token, address) = (self.token, self.address);
-        let request = Request::new(token, node, &key);
+        let request = Request::new(token, node, &key).reached_at(addresses);
         let conversation = self.converse(&request);
         let answer = in_time(tokio::time::timeout(CONVERSATION_MAX, conversation)).await;
         match answer.map_err(|source| ClusterError::NotJoined(NotJoined::at(address, source)))? {

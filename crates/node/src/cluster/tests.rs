@@ -58,7 +58,7 @@ impl Home {
     async fn join_at(&self, token: &JoinToken, at: &[String]) -> Result<ClusterId, ClusterError> {
         match joined(self.path(), token)? {
             Some(cluster) => Ok(cluster),
-            None => Inviter::reach(token, at).await?.join(self.path(), self.node).await,
+            None => Inviter::reach(token, at).await?.join(self.path(), self.node, &[]).await,
         }
     }
 

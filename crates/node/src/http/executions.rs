@@ -79,9 +79,8 @@ pub(super) struct Selection {
         (status = 200, description = "It was started before", body = model::Started),
         (status = 404, description = "There is no such definition", body = Problem),
         (status = 409, description = "The id or name is taken, or there are fewer nodes than replicas", body = Problem),
-        (status = 421, description = "Other nodes are to start it, and none of them answered", body = Problem),
         (status = 429, description = "The namespace has used up its share", body = Problem),
-        (status = 504, description = "Too few of the nodes that are to hold it answer", body = Problem),
+        (status = 504, description = "Too few of the nodes that are to hold it answer in time; asking again by an id or a name starts nothing twice", body = Problem),
         (status = 507, description = "The disk is full", body = Problem),
     )
 )]
