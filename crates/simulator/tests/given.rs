@@ -188,3 +188,28 @@ fn whoever_is_started_by_a_workflow_that_is_run() {
     let started = nothing_is_found(&flow, &Wanted::default(), 1..=10, Situation::Detached);
     assert!(0 < started);
 }
+
+/// What a race no longer wants is asked about beside the run, and its answer is lost when the run has failed: that is
+/// asked again only if the run is tried again, and no timer is set for it meanwhile (seed 7).
+#[test]
+fn what_is_asked_about_beside_a_run_that_has_failed_waits_for_no_timer() {
+    let branch = |text: String| text.trim().replacen("- ", "          - ", 1) + "\n";
+    let own_key = format!(
+        "class: compensatable, {UNDONE}, idempotency: {{ key: '${{ \"a-\" + $workflow.id }}' }}"
+    );
+    let plain = call("b", "").replace(", metadata: { outlast: {  } }", "");
+    let text = head("race", "leave")
+        + "  - race:\n      fork:\n        compete: true\n        branches:\n"
+        + &branch(call("a", &own_key))
+        + &branch(plain);
+    let wanted = Wanted {
+        kinds: Some(vec![FaultKind::LostAnswers]),
+        strategy: Some(Strategy::None),
+        ..Wanted::default()
+    };
+    let mut swarm = Swarm::new(wanted, vec![given(&text, &[])]);
+    for seed in 1..=10 {
+        let verdict = swarm.run(&swarm.scenario(seed));
+        assert_eq!(verdict.finding, None, "seed {seed}");
+    }
+}

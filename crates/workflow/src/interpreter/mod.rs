@@ -235,6 +235,10 @@ impl<'a> Machine<'a> {
         if !self.execution.head.suspended && self.execution.head.stage != Stage::Ended {
             self.run();
         }
+        if self.execution.head.stage == Stage::Ended {
+            // Then the timers of what waits are set, too.
+            self.commands.retain(|command| !matches!(command, Command::SetTimer { .. }));
+        }
         if self.execution.large.wants_sweep() {
             let named = self.execution.named_large_values();
             self.execution.large.sweep(&named);
