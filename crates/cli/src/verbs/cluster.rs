@@ -172,8 +172,8 @@ fn status(connection: &Connection) -> anyhow::Result<Exit> {
     }
     for (node, waiting) in awaited(members) {
         tell!(
-            "{node} is waited for by {waiting} of them: before it has answered, what was done there in runs that do \
-             not count is not undone, and executions that have ended are not forgotten; if it is lost for good: \
+            "{node} is waited for by {waiting} of them: before it has answered, nothing that they did in runs that do \
+             not count is undone, and nothing that has ended is forgotten; if it is lost for good: \
              outlast cluster remove {node}"
         );
     }

@@ -3,13 +3,14 @@
 //! The joiner sends one request: its invitation and the secret, its id, its public key, and a
 //! signature that shows that it has the private key. It gets one answer: its certificate, the
 //! authority, and where the members are; or why not. Nothing is looked at before the secret is known
-//! to be right. It must be found where it says that it is, and the id must not be somebody else's; the key on record is durable before the mark that
-//! the invitation is used, and that mark before the answer.
+//! to be right. The joiner must be found where it says that it is, and its id must not be somebody
+//! else's; the key on record is durable before the mark that the invitation is used, and that mark
+//! before the answer.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use minicbor::{Decode, Encode};
 use outlast_lineage::NodeId;
@@ -22,9 +23,11 @@ use super::members::Members;
 use super::token::{JoinToken, Secret};
 use crate::transport::{Admission, ClusterId, Reply};
 
-/// How many addresses of a joiner are tried, and for how long each: it waits for its answer.
+/// How many of a joiner's addresses are tried, how long one may take to connect, and all of them together: it
+/// waits for its answer.
 const ADDRESSES_TRIED: usize = 3;
 const CONNECT_MAX: Duration = Duration::from_secs(2);
+const REACH_MAX: Duration = Duration::from_secs(6);
 
 /// What a joiner asks.
 #[derive(Clone, Encode, Decode, Debug)]
@@ -186,8 +189,7 @@ impl Admissions {
     }
 
     fn admit(&self, now: SystemTime, request: &Request) -> Result<Admitted, String> {
-        let redeemable = check(&self.books(), now, request)?;
-        if redeemable == Redeemable::Unused {
+        if check(&self.books(), now, request)? == Redeemable::Unused {
             // Of those who have a token only, and not while others wait for the books.
             let addresses = request.addresses.iter().flatten().map(String::as_str);
             check_reached(addresses.take(ADDRESSES_TRIED))?;
@@ -259,9 +261,10 @@ fn check(books: &Books, now: SystemTime, request: &Request) -> Result<Redeemable
 /// Whether a node can be reached where it says. One that cannot would be counted, and waited for, as a member that is
 /// down.
 fn check_reached<'a>(addresses: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let deadline = Instant::now() + REACH_MAX;
     let mut failed = Vec::new();
     for address in addresses {
-        match connect(address) {
+        match connect(address, deadline) {
             Ok(()) => return Ok(()),
             Err(error) => failed.push(format!("{address} ({error})")),
         }
@@ -276,10 +279,15 @@ fn check_reached<'a>(addresses: impl Iterator<Item = &'a str>) -> Result<(), Str
     ))
 }
 
-fn connect(address: &str) -> io::Result<()> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for address in address.to_socket_addrs()?.take(ADDRESSES_TRIED) {
-        match TcpStream::connect_timeout(&address, CONNECT_MAX) {
+/// A name may be that of several addresses: one that answers is enough.
+fn connect(address: &str, deadline: Instant) -> io::Result<()> {
+    let mut last = io::Error::from(io::ErrorKind::TimedOut);
+    for address in address.to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(&address, left.min(CONNECT_MAX)) {
             Ok(_) => return Ok(()),
             Err(error) => last = error,
         }

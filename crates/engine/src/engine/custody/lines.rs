@@ -27,7 +27,7 @@ impl Engine {
         let life = self.author.epoch;
         let Some(holding) = self.holding(id) else { return };
         let Some((since, term)) = holding.replica.leads_since() else { return };
-        holding.led_as = Some(Author { node, epoch: term, since });
+        holding.led_since = Some(since);
         let address = derived("line", id, node.0, term, life);
         // What was asked for before is asked for again, or belongs to a remnant.
         let before = holding.address.replace(address);
@@ -165,7 +165,7 @@ impl Engine {
         let entry = self.roster.known(id);
         let execution: Execution = minicbor::decode(state).expect("it was just written");
         let unclaimed = std::mem::take(&mut entry.unclaimed);
-        let (address, in_flight, late, led_as) = match &mut entry.custody {
+        let (address, in_flight, late, led_since) = match &mut entry.custody {
             Some(Custody::Replica(holding)) => {
                 let in_flight = std::mem::take(&mut holding.in_flight);
                 let mut late = std::mem::take(&mut holding.late);
@@ -173,7 +173,7 @@ impl Engine {
                 late.extend(held.filter_map(HeldBack::ticket).map(never_left));
                 // It goes with the line whose calls are under way: the next line that is lost here before
                 // they are answered made none of them.
-                (holding.address.take(), in_flight, late, holding.led_as)
+                (holding.address.take(), in_flight, late, holding.led_since)
             }
             _ => (None, BTreeSet::new(), Vec::new(), None),
         };
@@ -187,7 +187,7 @@ impl Engine {
             told_of: BTreeSet::new(),
             in_flight,
             address,
-            led_as,
+            led_since,
         };
         let kept = Entry {
             held: true,
@@ -325,8 +325,8 @@ impl Engine {
         let author = self.remnant_author();
         let entry = self.roster.known(id);
         let hears = matches!(event, Event::Answered { .. }) && entry.execution().only_hears();
-        let led_as = entry.remnant().and_then(|remnant| remnant.led_as).filter(|_| hears);
-        led_as.map_or(author, |led_as| Author { since: led_as.since, ..author })
+        let led_since = entry.remnant().and_then(|remnant| remnant.led_since);
+        Author { since: led_since.filter(|_| hears).unwrap_or(author.since), ..author }
     }
 
     /// Forgets a lost line that has nothing left to undo.

@@ -33,7 +33,7 @@ use std::time::Duration;
 use minicbor::{Decode, Encode};
 use outlast_lineage::{EffectId, Epoch, ExecutionId, NodeId, Point, Time};
 use outlast_protocols::{paxos, replicas, two_phase};
-use outlast_workflow::{Author, Event, Ticket};
+use outlast_workflow::{Event, Ticket};
 
 pub use choosing::ranked;
 pub use lines::REMNANT_TERMS;
@@ -81,8 +81,8 @@ pub(super) struct Holding {
     pub(super) askers: Vec<(Caller, Point)>,
     /// Where answers to the calls of this line are sent.
     pub(super) address: Option<ExecutionId>,
-    /// Who this node was when it last led, in this life.
-    pub(super) led_as: Option<Author>,
+    /// Since which of its terms in a row this node led when it last did, in this life.
+    pub(super) led_since: Option<Epoch>,
     /// Calls that have left and are not answered, in this life.
     pub(super) in_flight: BTreeSet<Ticket>,
     /// Commands that may not leave yet.
@@ -138,9 +138,9 @@ pub(super) struct Remnant {
     /// Where those answers are sent.
     #[cbor(skip)]
     pub(super) address: Option<ExecutionId>,
-    /// Who this node was as it led the line, if that was in this life.
+    /// Since which of its terms in a row this node had led the line, if that was in this life.
     #[cbor(skip)]
-    pub(super) led_as: Option<Author>,
+    pub(super) led_since: Option<Epoch>,
 }
 
 /// What a custody waits for.
@@ -187,7 +187,7 @@ impl Holding {
             starters: Vec::new(),
             askers: Vec::new(),
             address: None,
-            led_as: None,
+            led_since: None,
             in_flight: BTreeSet::new(),
             held: Vec::new(),
             unsent: BTreeSet::new(),
