@@ -236,6 +236,12 @@ impl Entry {
         self.condition.is_end() && !self.held && !self.parked && self.custody.is_none()
     }
 
+    /// Whether it is over and sleeps, and was left with nothing under way: nothing of it need be decoded
+    /// to be stored.
+    pub(super) const fn rests(&self) -> bool {
+        matches!(self.state, State::Asleep(_)) && self.is_over() && self.slept_with.is_none()
+    }
+
     /// The state as bytes, unless it is only in the store.
     pub(super) fn state_bytes(&self) -> Option<Vec<u8>> {
         match &self.state {

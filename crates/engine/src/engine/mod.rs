@@ -106,6 +106,8 @@ pub struct Engine {
     stashed: Vec<(NodeId, Begin)>,
     teaching: Teaching,
     waiters: Waiters,
+    /// Executions that have come to their ends in this step, or to that of their custody.
+    over: Vec<ExecutionId>,
     unsaved: Unsaved,
     /// What waits for a state that the store is asked for.
     fetching: BTreeMap<ExecutionId, Vec<Work>>,
@@ -355,9 +357,12 @@ impl Engine {
         self.tidy(step.now);
     }
 
-    /// What every step ends with: one or two executions are put to sleep, and the alarm is set anew
+    /// What every step ends with: what is over and one or two others are put to sleep, and the alarm is set anew
     /// if another time is now the earliest.
     fn settle(&mut self, step: &mut Step) {
+        while let Some(id) = self.over.pop() {
+            self.counters.put_to_sleep += u64::from(self.roster.lay_to_rest(id));
+        }
         for _ in 0..2 {
             self.counters.put_to_sleep += u64::from(self.roster.settle(self.wakefulness()));
         }

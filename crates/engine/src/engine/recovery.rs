@@ -131,6 +131,7 @@ impl Engine {
             own_line: Arc::from(""),
             unwanted: BTreeSet::new(),
             waiters: Waiters::default(),
+            over: Vec::new(),
             unsaved: Unsaved::default(),
             fetching: BTreeMap::new(),
             alarm: None,

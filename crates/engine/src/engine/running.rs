@@ -262,6 +262,7 @@ impl Engine {
             Outcome::Cancelled => self.counters.cancelled += 1,
             Outcome::Compensated(_) => self.counters.compensated += 1,
         }
+        self.over.push(id);
         self.quiet(id);
         self.tell_parents(id, &outcome);
         if self.waiters.are_there(id) {

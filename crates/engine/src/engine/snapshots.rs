@@ -197,13 +197,17 @@ impl Engine {
     }
 
     fn header(&mut self, step: &Step, id: ExecutionId) -> Option<Header> {
-        if !self.wake(id) {
+        let rests = self.roster.get(id)?.rests();
+        if !rests && !self.wake(id) {
             return None;
         }
         let entry = self.roster.known(id);
-        let program = &entry.defined.program;
-        let open = entry.execution().open_commands(program, step.now);
-        let doubtful = !entry.execution().doubtful_calls(program).is_empty();
+        let busy = !rests && {
+            let (execution, program) = (entry.execution(), &entry.defined.program);
+            let open = execution.open_commands(program, step.now);
+            open.iter().any(|command| !is_indexed(command))
+                || !execution.doubtful_calls(program).is_empty()
+        };
         let state = entry.state_bytes()?;
         entry.weight = state.len();
         Some(Header {
@@ -220,7 +224,7 @@ impl Engine {
             cancel_wanted: entry.cancel_wanted,
             held: entry.held,
             parked: entry.parked,
-            busy: doubtful || open.iter().any(|command| !is_indexed(command)),
+            busy,
             state: state.into(),
             custody: entry.custody.as_ref().map(Custody::stored),
             copies: entry.copies.as_deref().map(<[_]>::to_vec),

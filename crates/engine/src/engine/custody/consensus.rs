@@ -365,6 +365,7 @@ impl Engine {
             self.queue(id, |execution| Work::Advance { execution, event });
         }
         self.unsaved.mark(Subject::Execution(id), position);
+        self.over.push(id);
         self.tidy(step.now);
     }
 
