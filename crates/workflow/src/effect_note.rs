@@ -1,7 +1,7 @@
 //! What a step did to the ledger, for those who keep an account of it over several lines.
 
 use minicbor::{Decode, Encode};
-use outlast_lineage::{Digest, EffectId, OperationKey};
+use outlast_lineage::{EffectId, OperationKey};
 
 /// Something a step did to the ledger. Readonly calls and the calls of undos are not in it.
 ///
@@ -25,7 +25,7 @@ pub enum EffectNote {
         pivot: bool,
         /// Where in the flow it is, iterations included and attempts not: the same on every line.
         #[n(4)]
-        place: Digest,
+        place: u64,
         /// What undoing it will cost, if the document says so without looking at what it gives.
         #[n(5)]
         cost: Option<f64>,

@@ -19,7 +19,7 @@ impl Machine<'_> {
             key: request.key,
             deduplicated: !must_not_repeat(self.program, branch),
             pivot: is_pivot(self.program, branch),
-            place: frame.path.digest(),
+            place: frame.path.0,
             cost: self.cost_known_before(branch),
         });
     }
