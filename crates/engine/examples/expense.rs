@@ -32,7 +32,7 @@ const WORKFLOWS: u64 = 300;
 const CONCURRENCY: u64 = 64;
 
 /// How long everything that is open takes together: as long as steps take under load.
-const ROUND: Duration = Duration::from_micros(3500);
+const ROUND: Duration = Duration::from_micros(850);
 
 struct Node {
     engine: Engine,

@@ -6,6 +6,7 @@
 
 mod ask;
 mod engine;
+mod happenings;
 mod input;
 mod options;
 mod output;
@@ -17,6 +18,7 @@ mod writing;
 
 pub use ask::{Ask, Filter, ParkedFilter, StartAsk, Which, WorkflowVersion};
 pub use engine::{Engine, REMNANT_TERMS, RecoveryError, Spoken, Times, ranked};
+pub use happenings::Happenings;
 pub use input::{Caller, Input};
 pub use options::{EngineOptions, Limits, Quota, Retention};
 pub use output::{Action, Output, Report, Subject};

@@ -3,9 +3,9 @@
 use outlast_expressions::Value;
 use outlast_lineage::{Digest, ExecutionId, NodeId, Time};
 use outlast_protocols::replicas::Situation;
-use outlast_workflow::{EvaluationRequest, Happening, Request, Ticket};
+use outlast_workflow::{EvaluationRequest, Request, Ticket};
 
-use crate::{Caller, Condition, Definition, Position, Reply};
+use crate::{Caller, Condition, Definition, Happenings, Position, Reply};
 
 /// One thing to do, and from when on it may be done.
 ///
@@ -141,7 +141,7 @@ pub enum Report {
         /// When.
         time: Time,
         /// What.
-        happenings: Vec<Happening>,
+        happenings: Happenings,
     },
     /// An execution's condition became another one.
     ConditionChanged {

@@ -8,9 +8,10 @@ use minicbor::{Decode, Encode};
 use outlast_expressions::{Value, value};
 use outlast_lineage::{Digest, Digester, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{paxos, replicas};
-use outlast_workflow::{Delta, Happening, Ticket};
+use outlast_workflow::{Delta, Ticket};
 
-use crate::engine::{Begin, Forgetting};
+use crate::Happenings;
+use crate::engine::{Begin, Forgetting, happenings_of};
 use crate::writing::write_behind;
 
 /// The version of the record format that this release writes.
@@ -133,7 +134,7 @@ pub struct Custodial {
     pub remnants: Vec<(Epoch, ByteVec)>,
     /// What happened before that, or without it.
     #[n(9)]
-    pub(crate) happenings: Vec<Happening>,
+    pub(crate) happenings: Happenings,
     /// How it began for those with whom it is held from now on, if this node joined another group; before
     /// all the rest.
     #[n(11)]
@@ -142,9 +143,12 @@ pub struct Custodial {
 
 impl Custodial {
     /// What happened, for the history.
-    pub fn told(&self) -> Vec<Happening> {
-        let told = self.all_passed().filter_map(|bytes| crate::engine::happenings_of(bytes));
-        self.happenings.iter().cloned().chain(told.flatten()).collect()
+    pub fn told(&self) -> Happenings {
+        let mut told = self.happenings.clone();
+        for passed in self.all_passed().filter_map(|bytes| happenings_of(bytes)) {
+            told.and_then(&passed);
+        }
+        told
     }
 
     /// How many bytes of states and deltas it carries.
@@ -214,7 +218,7 @@ pub struct Started {
     pub state: ByteVec,
     /// What happened.
     #[n(6)]
-    pub happenings: Vec<Happening>,
+    pub happenings: Happenings,
     /// Messages to other executions.
     #[n(7)]
     pub sent: Vec<Sent>,
@@ -248,7 +252,7 @@ pub struct Advanced {
     pub delta: Delta,
     /// What happened.
     #[n(2)]
-    pub happenings: Vec<Happening>,
+    pub happenings: Happenings,
     /// Messages to other executions.
     #[n(3)]
     pub sent: Vec<Sent>,
@@ -437,15 +441,6 @@ impl Record {
             RecordKind::Custodial(custodial) => Some(custodial.execution),
             RecordKind::RemnantDropped(execution) => Some(*execution),
             RecordKind::Opened { .. } | RecordKind::Defined(_) | RecordKind::EventTaken(_) => None,
-        }
-    }
-
-    /// What happened, for the history.
-    pub fn happenings(&self) -> &[Happening] {
-        match &self.kind {
-            RecordKind::Started(started) => &started.happenings,
-            RecordKind::Advanced(advanced) => &advanced.happenings,
-            _ => &[],
         }
     }
 }

@@ -177,8 +177,8 @@ fn lost_line(provider: Provider) -> (Cluster, (ExecutionId, Ticket, Request)) {
 fn history(cluster: &mut Cluster, node: u64) -> Vec<Happening> {
     let records = cluster.node(node).journal.iter().map(|bytes| Record::decode(bytes).unwrap());
     let told = records.filter_map(|record| match record.kind {
-        RecordKind::Custodial(custodial) if custodial.execution == id(1) => Some(custodial.told()),
-        RecordKind::Advanced(advanced) if advanced.of == Some(id(1)) => Some(advanced.happenings),
+        RecordKind::Custodial(custodial) if custodial.execution == id(1) => Some(custodial.told().read()),
+        RecordKind::Advanced(advanced) if advanced.of == Some(id(1)) => Some(advanced.happenings.read()),
         _ => None,
     });
     told.flatten().collect()
@@ -227,7 +227,7 @@ fn a_history_says_what_was_undone_of_a_run_that_does_not_count() {
     // Told as it happens, it is told of the execution.
     let reports = cluster.node(3).reports.iter();
     let lines = reports.filter_map(|report| match report {
-        Report::Happened { execution, happenings, .. } => Some((*execution, happenings.clone())),
+        Report::Happened { execution, happenings, .. } => Some((*execution, happenings.read())),
         _ => None,
     });
     let lines: Vec<_> =

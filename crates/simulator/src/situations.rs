@@ -157,7 +157,7 @@ impl Situation {
             Report::Custody { situation, .. } => return Self::of_custody(*situation),
             _ => return None,
         };
-        happenings.iter().find_map(|happening| match happening {
+        happenings.read().iter().find_map(|happening| match happening {
             Happening::Parked(..) => Some(Self::Parked),
             _ => None,
         })

@@ -14,7 +14,7 @@ use super::custody::Custody;
 use super::entry::{Origin, State};
 use super::{Engine, Step, Work, sizes};
 use crate::{
-    Action, Advanced, Condition, Position, Publication, RecordKind, Report, Sent, Subject,
+    Action, Advanced, Condition, Happenings, Position, Publication, RecordKind, Report, Sent, Subject,
 };
 
 /// What a record says of the cause of an advance, besides the delta.
@@ -81,10 +81,12 @@ impl Engine {
         cause: Cause,
     ) {
         let Advance { delta, commands, happenings, effects: _ } = advance;
+        // Of a lost line not everything is told.
+        let parking = cause.of.is_some() || happenings.iter().any(touches_parking);
         let advanced = Advanced {
             execution: id,
             delta,
-            happenings,
+            happenings: Happenings::from(&happenings[..]),
             sent: sent_by(&commands),
             published: cause.published,
             arrived: cause.arrived,
@@ -97,8 +99,6 @@ impl Engine {
         let weight = usize::try_from(self.counters.record_bytes - written).unwrap_or(usize::MAX);
         let entry = self.roster.known(id);
         entry.weight = entry.weight.saturating_add(weight);
-        // Of a lost line not everything is told.
-        let parking = advanced.of.is_some() || advanced.happenings.iter().any(touches_parking);
         self.conclude(step, id, position, (advanced.happenings, parking), commands);
         if parking {
             self.claim_answers(id);
@@ -116,7 +116,7 @@ impl Engine {
         step: &mut Step,
         id: ExecutionId,
         position: Position,
-        (happenings, parking): (Vec<Happening>, bool),
+        (happenings, parking): (Happenings, bool),
         commands: Vec<Command>,
     ) {
         self.unsaved.mark(Subject::Execution(id), position);

@@ -15,7 +15,7 @@ use super::entry::{Entry, Origin, State, encode_state};
 use super::running::{sent_by, touches_parking};
 use super::{Engine, Step, Work, sizes};
 use crate::{
-    Ask, Caller, Condition, Definition, Parent, Position, Quota, RecordKind, Refusal, Reply,
+    Ask, Caller, Condition, Definition, Happenings, Parent, Position, Quota, RecordKind, Refusal, Reply,
     StartAsk, Started, Subject, Survival, WorkflowVersion,
 };
 
@@ -245,6 +245,7 @@ impl Engine {
         let keep_plan = parent.is_some_and(|parent| parent.waits);
         let start = Start { id, input, salt, keep_plan, shared: false, depth: 0 };
         let (execution, advance) = Execution::start(&defined.program, start, self.author, step.now);
+        let parking = advance.happenings.iter().any(touches_parking);
         let state = encode_state(&execution);
         let weight = state.len();
         let started = Started {
@@ -254,7 +255,7 @@ impl Engine {
             input: digest,
             parent,
             state: state.into(),
-            happenings: advance.happenings,
+            happenings: Happenings::from(&advance.happenings[..]),
             sent: sent_by(&advance.commands),
         };
         let (position, kind) = self.record(step, RecordKind::Started(Box::new(started)));
@@ -268,7 +269,6 @@ impl Engine {
         self.certain.changed(position, id, Before::Absent);
         self.wake(id);
         self.counters.started += 1;
-        let parking = started.happenings.iter().any(touches_parking);
         self.conclude(step, id, position, (started.happenings, parking), advance.commands);
         self.deliver(position, &started.sent);
         position

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use minicbor::{Decode, Encode};
-use outlast_engine::Position;
+use outlast_engine::{Happenings, Position};
 use outlast_lineage::{ExecutionId, Time};
 use outlast_workflow::Happening;
 
@@ -26,8 +26,20 @@ struct StoredLine {
     #[n(0)]
     time: Time,
     #[n(1)]
-    happenings: Vec<Happening>,
+    happenings: Happenings,
 }
+
+/// The same, to be written.
+#[derive(Encode)]
+struct Kept<'a> {
+    #[n(0)]
+    time: Time,
+    #[n(1)]
+    happenings: &'a Happenings,
+}
+
+/// What a line needs besides what happened.
+const LINE_BYTES: usize = 16;
 
 /// Lines that the store does not have yet.
 #[derive(Default)]
@@ -47,18 +59,18 @@ impl History {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a line, and gives back what happened.
+    /// Keeps a line.
     pub(crate) fn keep(
         &self,
         execution: ExecutionId,
         position: Position,
         time: Time,
-        happenings: Vec<Happening>,
-    ) -> Vec<Happening> {
-        let line = StoredLine { time, happenings };
-        let bytes = minicbor::to_vec(&line).expect("writing to memory does not fail");
+        happenings: &Happenings,
+    ) {
+        let mut bytes = Vec::with_capacity(LINE_BYTES + happenings.bytes());
+        let line = Kept { time, happenings };
+        minicbor::encode(line, &mut bytes).expect("writing to memory does not fail");
         self.lock().fresh.insert((execution, position.0), bytes);
-        line.happenings
     }
 
     /// Drops the lines of an execution that is forgotten.
@@ -102,7 +114,7 @@ impl History {
                 let what = format!("line {position} of the history of {execution}: {error}");
                 StoreError::Corrupt { path: store.path().to_owned(), what }
             })?;
-            Ok(HistoryLine { position: Position(position), time, happenings })
+            Ok(HistoryLine { position: Position(position), time, happenings: happenings.read() })
         });
         whole.collect()
     }
@@ -132,7 +144,8 @@ mod tests {
 
     fn keep(history: &History, execution: u8, position: u64) {
         let time = Time::from_micros(position);
-        history.keep(id(execution), Position(position), time, vec![Happening::Started]);
+        let happenings = Happenings::from(&[Happening::Started][..]);
+        history.keep(id(execution), Position(position), time, &happenings);
     }
 
     #[test]

@@ -488,13 +488,9 @@ impl Driver {
 
     /// Keeps what happened, and tells whoever watches.
     fn report(&mut self, report: Report) {
-        let report = match report {
-            Report::Happened { execution, position, time, happenings } => {
-                let happenings = self.history.keep(execution, position, time, happenings);
-                Report::Happened { execution, position, time, happenings }
-            }
-            other => other,
-        };
+        if let Report::Happened { execution, position, time, happenings } = &report {
+            self.history.keep(*execution, *position, *time, happenings);
+        }
         if 0 < self.reports.receiver_count() {
             // Nobody may be left to hear it.
             let _ = self.reports.send(Arc::new(report));

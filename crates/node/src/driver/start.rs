@@ -226,7 +226,7 @@ fn remember(record: Record, history: &History, forgotten: &mut Vec<ExecutionId>)
         | RecordKind::RemnantDropped(_) => return,
     };
     if !happenings.is_empty() {
-        history.keep(execution, position, time, happenings);
+        history.keep(execution, position, time, &happenings);
     }
 }
 

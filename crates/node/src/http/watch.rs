@@ -293,7 +293,7 @@ fn told(report: &Report, program: Option<&Program>) -> Result<Event, axum::Error
             let line = crate::HistoryLine {
                 position: *position,
                 time: *time,
-                happenings: happenings.clone(),
+                happenings: happenings.read(),
             };
             let lines: Vec<_> = story::lines(&line, program).collect();
             let data = json!({ "execution": execution.to_string(), "lines": lines });

@@ -152,6 +152,7 @@ impl World {
     pub(super) fn learn(&mut self, report: &Report) {
         let Report::Happened { execution, happenings, .. } = report else { return };
         self.learnt.births.entry(*execution).or_insert(self.now);
+        let happenings = happenings.read();
         let tells = |it: &Happening| {
             matches!(it, Happening::Called(..) | Happening::TaskCancelled(..))
                 || (self.learnt.has_choices && matches!(it, Happening::TaskStarted(..)))
@@ -164,7 +165,7 @@ impl World {
         let Some(program) = engines.find_map(|engine| engine.program_of(*execution)) else {
             return;
         };
-        for happening in happenings {
+        for happening in &happenings {
             match happening {
                 Happening::Called(task, key) => {
                     let (has_choices, has_tries) = (self.learnt.has_choices, self.learnt.has_tries);

@@ -79,7 +79,7 @@ impl Progress {
             return;
         }
         let program = self.program_of(*execution).await;
-        for happening in happenings {
+        for happening in &happenings.read() {
             if let Happening::TaskCompleted(..) = happening {
                 self.completed += 1;
             }

@@ -9,10 +9,10 @@ use outlast_workflow::{Advance, Author, Command, EffectNote, Event, Outcome};
 use super::super::running::touches_parking;
 use super::super::{Engine, Step, Work};
 use super::turn::{Letter, Turn};
-use super::wire::{Passing, Written, value_of};
+use super::wire::{Passing, value_of};
 use super::{Alarm, Custody, Holding, Said, StateBytes, Untold, Word};
 use crate::record::Custodial;
-use crate::{Action, Condition, Position, RecordKind, Report};
+use crate::{Action, Condition, Happenings, Position, RecordKind, Report};
 
 impl Engine {
     /// The custody of an execution that this node is a replica of.
@@ -103,10 +103,11 @@ impl Engine {
     /// Tells the replica that its execution went on, and keeps what changed for the others.
     fn pass_on(&mut self, step: &mut Step, id: ExecutionId, advance: Advance, turn: &mut Turn) {
         let Advance { delta, commands, happenings, effects } = advance;
-        let written = Written::new(&happenings);
-        let bytes = Passing { delta: &delta, happenings: &written }.encode();
+        turn.touches_parking |= happenings.iter().any(touches_parking);
+        let happenings = Happenings::from(&happenings[..]);
+        let bytes = Passing { delta: &delta, happenings: &happenings }.encode();
         turn.advanced = true;
-        turn.happenings.extend(happenings);
+        turn.happenings.and_then(&happenings);
         turn.commands.extend(commands);
         turn.pivots.extend(effects.iter().filter_map(pivot_of));
         let execution = self.roster.known(id).execution();
@@ -115,9 +116,9 @@ impl Engine {
         let input = Input::Advanced { bytes: bytes.len(), progress, ended, notes };
         let holding = self.holding(id).expect("only a replica passes on what it did");
         match holding.untold.as_mut().filter(|_| holding.replica.has_untold()) {
-            Some(before) => before.and_then(delta, &written),
+            Some(before) => before.and_then(delta, &happenings),
             None => {
-                let first = Untold::new(delta, written, bytes.clone());
+                let first = Untold::new(delta, happenings, bytes.clone());
                 holding.untold = Some(Box::new(first));
             }
         }
@@ -243,7 +244,9 @@ impl Engine {
         let read = self.reading.take_delta();
         self.forget_waits(id);
         self.roster.known(id).execution_mut().apply(read.delta);
-        turn.happenings.extend(read.happenings);
+        turn.happenings.and_then(&read.happenings);
+        // What happened is not looked at.
+        turn.touches_parking = true;
         turn.passed = vec![delta];
     }
 
@@ -269,14 +272,13 @@ impl Engine {
     ) -> Position {
         let (recorded, before) = (turn.is_recorded(), self.roster.known(id).position);
         let letters = self.shared(id).map(|of| turn.letters(of)).unwrap_or_default();
-        // A whole state comes without what happened on the way to it.
-        let parking = turn.adopted.is_some() || turn.happenings.iter().any(touches_parking);
         let decided = turn.changes.iter().any(|change| matches!(change, Change::Decided(..)));
         if recorded {
             self.record_turn(step, id, &mut turn);
         }
         let Turn {
             happenings,
+            touches_parking: parking,
             commands,
             advanced,
             taken_over,
@@ -336,10 +338,12 @@ impl Engine {
         let started = turn.begun.then(|| entry.beginning(id));
         let mut passed = std::mem::take(&mut turn.passed).into_iter();
         let first = passed.next();
-        let apart = if first.is_some() { turn.told_apart } else { turn.happenings.len() };
         let custodial = Custodial {
             execution: id,
-            happenings: turn.happenings[..apart].to_vec(),
+            happenings: match first {
+                Some(_) => std::mem::take(&mut turn.told_apart),
+                None => turn.happenings.clone(),
+            },
             started: started.flatten(),
             changes: std::mem::take(&mut turn.changes),
             adopted: turn.adopted.take(),

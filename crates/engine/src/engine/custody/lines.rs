@@ -12,7 +12,7 @@ use super::super::{Cause, Engine, Step, Work};
 use super::holding_back::{HeldBack, never_left};
 use super::turn::Turn;
 use super::{Custody, Holding, Remnant, Word};
-use crate::{Action, Position, RecordKind, Subject};
+use crate::{Action, Happenings, Position, RecordKind, Subject};
 
 /// Lost lines undo what they did in terms that lie above those of primaries, which count failovers.
 pub const REMNANT_TERMS: u64 = 1 << 40;
@@ -124,8 +124,9 @@ impl Engine {
         let entry = self.roster.known(id);
         entry.hold_instead(execution, state.len(), &self.definitions);
         turn.adopted = Some(state.into());
-        turn.happenings.extend(self.told_of_adopted(id));
-        turn.told_apart = turn.happenings.len();
+        turn.happenings.and_then(&Happenings::from(&self.told_of_adopted(id)[..]));
+        turn.told_apart = turn.happenings.clone();
+        turn.touches_parking = true;
     }
 
     /// What is told of a state that comes as a whole, without what led to it. Before the first one there is

@@ -14,9 +14,10 @@ use std::collections::BTreeSet;
 use outlast_lineage::{EffectId, Epoch, NodeId};
 use outlast_protocols::replicas::{self, Situation};
 use outlast_protocols::{paxos, two_phase};
-use outlast_workflow::{Command, Happening};
+use outlast_workflow::Command;
 
 use super::{Begin, Envelope, Forgetting, Said, Shared, StateBytes};
+use crate::Happenings;
 
 /// What one step did to one execution in custody, until it is recorded.
 #[derive(Debug, Default)]
@@ -32,9 +33,11 @@ pub(super) struct Turn {
     pub(super) passed: Vec<StateBytes>,
     /// Lines that are kept apart, with their states.
     pub(super) remnants: Vec<(Epoch, StateBytes)>,
-    pub(super) happenings: Vec<Happening>,
-    /// How many of them, the first ones, are not in what the state went on by.
-    pub(super) told_apart: usize,
+    pub(super) happenings: Happenings,
+    /// Those of them, the first ones, that are not in what the state went on by.
+    pub(super) told_apart: Happenings,
+    /// Whether something may wait for a person now that did not before, or the other way round.
+    pub(super) touches_parking: bool,
     pub(super) commands: Vec<Command>,
     /// Whether commands and happenings are this node's own.
     pub(super) advanced: bool,

@@ -2,15 +2,14 @@
 //! messages. Numbers are never used twice.
 
 use minicbor::bytes::ByteVec;
-use minicbor::encode::{Error as EncodeError, Write};
-use minicbor::{Decode, Encode, Encoder};
+use minicbor::{Decode, Encode};
 use outlast_expressions::{Value, value};
 use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{Members, paxos, replicas, two_phase};
-use outlast_workflow::{Delta, Execution, Happening, Program, Start};
+use outlast_workflow::{Delta, Execution, Program, Start};
 
 use crate::writing::write_behind;
-use crate::{Definition, Origin, Parent, Survival};
+use crate::{Definition, Happenings, Origin, Parent, Survival};
 
 /// The version of the wire format that this release writes.
 const WIRE_VERSION: u8 = 1;
@@ -184,7 +183,14 @@ pub(in crate::engine) struct Passed {
     #[n(0)]
     pub(in crate::engine) delta: Delta,
     #[n(1)]
-    pub(in crate::engine) happenings: Vec<Happening>,
+    pub(in crate::engine) happenings: Happenings,
+}
+
+/// The same of which only what happened is wanted.
+#[derive(Decode)]
+struct Told {
+    #[n(1)]
+    happenings: Happenings,
 }
 
 impl Said {
@@ -289,44 +295,12 @@ pub(super) struct Passing<'a> {
     #[n(0)]
     pub(super) delta: &'a Delta,
     #[n(1)]
-    pub(super) happenings: &'a Written,
+    pub(super) happenings: &'a Happenings,
 }
 
 impl Passing<'_> {
     pub(super) fn encode(&self) -> StateBytes {
-        write_behind(Vec::with_capacity(512 + self.happenings.bytes.len()), self).into()
-    }
-}
-
-/// Happenings as they are written: until backups are told of them nobody looks at them, and as values they
-/// are many times as large.
-#[derive(Debug)]
-pub(super) struct Written {
-    count: u64,
-    bytes: Vec<u8>,
-}
-
-impl Written {
-    pub(super) fn new(happenings: &[Happening]) -> Self {
-        let bytes = Vec::with_capacity(32 * happenings.len());
-        let bytes = happenings.iter().fold(bytes, write_behind);
-        Self { count: happenings.len() as u64, bytes }
-    }
-
-    fn extend(&mut self, later: &Self) {
-        self.count += later.count;
-        self.bytes.extend_from_slice(&later.bytes);
-    }
-}
-
-impl<C> Encode<C> for Written {
-    fn encode<W: Write>(
-        &self,
-        encoder: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), EncodeError<W::Error>> {
-        encoder.array(self.count)?;
-        encoder.writer_mut().write_all(&self.bytes).map_err(EncodeError::write)
+        write_behind(Vec::with_capacity(512 + self.happenings.bytes()), self).into()
     }
 }
 
@@ -334,20 +308,20 @@ impl<C> Encode<C> for Written {
 #[derive(Debug)]
 pub(in crate::engine) struct Untold {
     delta: Delta,
-    happenings: Written,
+    happenings: Happenings,
     /// The same in bytes, if it was written since it changed.
     bytes: Option<StateBytes>,
 }
 
 impl Untold {
-    pub(super) const fn new(delta: Delta, happenings: Written, bytes: StateBytes) -> Self {
+    pub(super) const fn new(delta: Delta, happenings: Happenings, bytes: StateBytes) -> Self {
         Self { delta, happenings, bytes: Some(bytes) }
     }
 
     /// The same and a later step.
-    pub(super) fn and_then(&mut self, delta: Delta, happenings: &Written) {
+    pub(super) fn and_then(&mut self, delta: Delta, happenings: &Happenings) {
         self.delta.and_then(delta);
-        self.happenings.extend(happenings);
+        self.happenings.and_then(happenings);
         self.bytes = None;
     }
 
@@ -358,8 +332,8 @@ impl Untold {
 }
 
 /// What happened in the steps that were passed on as these bytes.
-pub(crate) fn happenings_of(passed: &[u8]) -> Option<Vec<Happening>> {
-    Passed::decode(passed).map(|passed| passed.happenings)
+pub(crate) fn happenings_of(passed: &[u8]) -> Option<Happenings> {
+    minicbor::decode(passed).ok().map(|Told { happenings }| happenings)
 }
 
 /// A choice as consensus takes it.
@@ -378,7 +352,7 @@ pub(in crate::engine) type StateBytes = ByteVec;
 
 #[cfg(test)]
 mod tests {
-    use outlast_workflow::TaskId;
+    use outlast_workflow::{Happening, TaskId};
 
     use super::*;
 
@@ -387,9 +361,10 @@ mod tests {
         let first = [Happening::Started, Happening::TaskStarted(TaskId(0), None)];
         let then = [Happening::Called(TaskId(0), "key".to_owned())];
         let step = Vec::new().into();
-        let mut untold = Untold::new(Delta::default(), Written::new(&first), step);
-        untold.and_then(Delta::default(), &Written::new(&then));
-        assert_eq!(happenings_of(&untold.bytes()), Some([&first[..], &then].concat()));
+        let mut untold = Untold::new(Delta::default(), Happenings::from(&first[..]), step);
+        untold.and_then(Delta::default(), &Happenings::from(&then[..]));
+        let told = happenings_of(&untold.bytes()).unwrap();
+        assert_eq!(told.read(), [&first[..], &then].concat());
     }
 
     /// As releases wrote it that said nothing of their clocks, or of their disks.
