@@ -6,32 +6,30 @@
 //! once, then with pauses that double up to a bound, each shortened by chance so that a cluster does
 //! not knock in step; and at once when the peer itself has come to us.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
 use outlast_lineage::NodeId;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadHalf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::connection::{Connection, prepare};
-use super::frame::{self, FrameError, FrameReader, Kind};
+use super::frame::{FrameError, FrameReader, Kind};
 use super::hello::{BadHello, Hello};
+use super::outlet::Outlet;
 use super::queue::Queue;
 use super::receive::Unwelcome;
 use super::statistics::PeerCounters;
 use super::{Event, Shared};
 use crate::causes::chain;
 use crate::random;
-
-/// A buffer that has grown beyond this is not kept.
-const BUFFER_BYTES_KEPT: usize = 1024 * 1024;
 
 /// For how many times of silence a peer must have heard another process as this node before that is believed.
 const SILENCES_BEFORE_THE_END: u32 = 3;
@@ -41,6 +39,7 @@ pub(super) struct Peer {
     pub(super) node: NodeId,
     pub(super) addresses: watch::Sender<Vec<String>>,
     pub(super) queue: Queue,
+    pub(super) outlet: Outlet,
     pub(super) connected: AtomicBool,
     /// Told when the peer has shown that it is there.
     pub(super) seen: Notify,
@@ -204,7 +203,7 @@ async fn greet(
 }
 
 /// Sends on a connection until it breaks; false if nobody wants to know any more.
-async fn talk<S: AsyncRead + AsyncWrite>(
+async fn talk<S: AsyncRead + AsyncWrite + Send + 'static>(
     shared: &Shared,
     peer: &Peer,
     connection: Connection<S>,
@@ -218,11 +217,15 @@ async fn talk<S: AsyncRead + AsyncWrite>(
     tracing::info!(peer = shown(node), "connected");
     let mut wanted = shared.events.send(Event::Connected { peer: node, incarnation }).await.is_ok();
     if wanted {
-        let Connection { reader, mut writer } = connection;
+        let Connection { reader, writer } = connection;
+        let open = peer.outlet.open(writer);
         let ended = tokio::select! {
             error = listen(reader, shared.settings.silence_max) => error,
-            error = write(shared, peer, &mut writer) => error.into(),
+            error = write(shared, peer) => error.into(),
         };
+        drop(open);
+        // What was not written is lost with the connection.
+        peer.queue.note_written();
         tracing::info!(peer = shown(node), reason = %chain(&ended), "disconnected");
         peer.connected.store(false, Ordering::Release);
         wanted = shared.events.send(Event::Disconnected { peer: node }).await.is_ok();
@@ -244,34 +247,17 @@ async fn listen<S: AsyncRead + AsyncWrite>(
     }
 }
 
-/// Writes what waits, many messages at a time, and a heartbeat when there is nothing.
-async fn write<S: AsyncRead + AsyncWrite>(
-    shared: &Shared,
-    peer: &Peer,
-    writer: &mut WriteHalf<S>,
-) -> io::Error {
-    let mut buffer = BytesMut::new();
+/// Writes what others left, and a heartbeat when nothing was written for a while.
+async fn write(shared: &Shared, peer: &Peer) -> io::Error {
     loop {
-        // Time is up without a message: the heartbeat takes its place.
-        let filled = timeout(shared.settings.heartbeat, peer.queue.filled()).await.is_ok();
-        let count = if filled { peer.queue.drain_into(&mut buffer) } else { 0 };
-        if buffer.is_empty() {
-            frame::put(&mut buffer, Kind::Heartbeat, &[]);
-        }
-        let written = async {
-            writer.write_all(&buffer).await?;
-            writer.flush().await
-        };
-        let written = written.await;
-        peer.queue.note_written();
+        let written =
+            poll_fn(|context| peer.outlet.poll(&peer.queue, &peer.counters, context)).await;
         if let Err(error) = written {
             return error;
         }
-        peer.counters.sent.add(count);
-        buffer.clear();
-        if BUFFER_BYTES_KEPT < buffer.capacity() {
-            buffer = BytesMut::new();
-        }
+        let due = peer.outlet.beat_after(shared.settings.heartbeat);
+        // Whichever comes first.
+        let _ = timeout_at(due.into(), peer.queue.called()).await;
     }
 }
 

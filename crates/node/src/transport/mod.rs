@@ -16,6 +16,7 @@ mod faults;
 mod frame;
 mod hello;
 mod identity;
+mod outlet;
 mod queue;
 mod receive;
 mod settings;
@@ -56,6 +57,7 @@ use dial::Peer;
 use door::{Door, Throttle};
 use faults::Faults;
 use hello::Hello;
+use outlet::Outlet;
 use queue::Queue;
 use receive::{Arrivals, Inbox};
 use statistics::Strangers;
@@ -249,6 +251,7 @@ impl Transport {
             return Sent::Dropped(Dropped::Blocked);
         }
         peer.counters.displaced.add(peer.queue.push(messages));
+        peer.outlet.write_at_once(&peer.queue, &peer.counters);
         sent
     }
 
@@ -379,6 +382,7 @@ impl Shared {
             node,
             addresses: watch::Sender::new(Vec::new()),
             queue: Queue::new(queue_messages_max, queue_bytes_max),
+            outlet: Outlet::default(),
             connected: false.into(),
             seen: tokio::sync::Notify::new(),
             counters: statistics::PeerCounters::default(),

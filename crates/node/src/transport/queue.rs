@@ -42,8 +42,7 @@ impl Queue {
         Self { messages_max, bytes_max, state: Mutex::default(), filled, written }
     }
 
-    /// Takes messages in; returns how many older ones had to go. The newest always stays. Whoever writes
-    /// them is woken once, when all are there: woken by the first, it would write them one by one.
+    /// Takes messages in; returns how many older ones had to go. The newest always stays.
     pub(super) fn push(&self, messages: impl IntoIterator<Item = Bytes>) -> u64 {
         let mut state = self.state();
         let (now, mut displaced) = (Instant::now(), 0);
@@ -57,16 +56,22 @@ impl Queue {
                 displaced += 1;
             }
         }
-        drop(state);
-        self.filled.notify_one();
         displaced
     }
 
-    /// Waits until there is something to send.
-    pub(super) async fn filled(&self) {
-        while self.is_empty() {
-            self.filled.notified().await;
-        }
+    /// Calls whoever writes what waits here.
+    pub(super) fn call(&self) {
+        self.filled.notify_one();
+    }
+
+    /// Waits until called.
+    pub(super) async fn called(&self) {
+        self.filled.notified().await;
+    }
+
+    /// How many bytes wait, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.state().bytes
     }
 
     /// Moves messages into a buffer, as frames; returns how many.
@@ -123,10 +128,6 @@ impl Queue {
     pub(super) fn level(&self) -> (usize, usize) {
         let state = self.state();
         (state.messages.len(), state.messages.iter().map(|(_, message)| message.len()).sum())
-    }
-
-    fn is_empty(&self) -> bool {
-        self.state().messages.is_empty()
     }
 
     fn is_written(&self) -> bool {
