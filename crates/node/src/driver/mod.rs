@@ -228,8 +228,9 @@ impl Driver {
         if let Some(max) = self.checkpoints.due(self.engine.position(), now) {
             self.step(Input::SnapshotWanted { max });
         }
-        self.post();
+        // The disk is to begin while messages are written.
         self.flush()?;
+        self.post();
         if std::mem::replace(&mut self.noted, self.durable) < self.durable {
             self.journal.note(self.durable.0);
         }
