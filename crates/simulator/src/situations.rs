@@ -77,6 +77,8 @@ situations! {
     Undone => "act undone",
     /// Something waits for a person.
     Parked => "parked",
+    /// What waited for a person was answered at the node that had made the call, which led no more.
+    AnsweredElsewhere => "parked call answered at another node",
     /// Somebody stopped an execution in the midst of everything else.
     CancelWished => "cancel asked for",
     /// Somebody had an execution rolled back in the midst of everything else.
@@ -159,6 +161,9 @@ impl Situation {
         };
         happenings.read().iter().find_map(|happening| match happening {
             Happening::Parked(..) => Some(Self::Parked),
+            Happening::Resolved(_, how) if how == Happening::ANSWERED_ELSEWHERE => {
+                Some(Self::AnsweredElsewhere)
+            }
             _ => None,
         })
     }

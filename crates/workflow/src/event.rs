@@ -58,6 +58,18 @@ pub enum Event {
         /// What came back.
         answer: Answer,
     },
+    /// A call that waits for a person was answered at another node, which had made it. An answer that does not
+    /// say what became of the call changes nothing, and so does one to any other call.
+    AnsweredElsewhere {
+        /// The call's ticket.
+        ticket: Ticket,
+        /// The call's effect.
+        effect: EffectId,
+        /// Whether nobody had asked for the same operation before.
+        first: bool,
+        /// What came back.
+        answer: Answer,
+    },
     /// A worker evaluated an expression.
     Evaluated {
         /// The evaluation's ticket.

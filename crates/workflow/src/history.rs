@@ -98,6 +98,9 @@ pub enum Happening {
 }
 
 impl Happening {
+    /// How a call was resolved (`Resolved`) that another node had made, and that was answered there.
+    pub const ANSWERED_ELSEWHERE: &str = "answered at another node";
+
     /// What is to be told of a run that does not count; nothing for what is of no consequence then.
     #[must_use]
     pub fn of_lost_run(self) -> Option<Self> {

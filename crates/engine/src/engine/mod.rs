@@ -48,7 +48,7 @@ use crate::{
     Position, Record, RecordKind, Reply,
 };
 use certain::Certain;
-use custody::{Alarm, Looking, Peers, Reading, Word};
+use custody::{Alarm, Departed, Looking, Peers, Reading, Word};
 pub(crate) use custody::{Begin, Forgetting, happenings_of};
 pub use custody::{REMNANT_TERMS, Spoken, Times, ranked};
 use definitions::Definitions;
@@ -99,6 +99,8 @@ pub struct Engine {
     custody_alarms: BTreeSet<(Time, ExecutionId, Alarm)>,
     /// Whose calls are answered at which address.
     addresses: BTreeMap<ExecutionId, ExecutionId>,
+    /// Calls that have left, by where they are answered, and that whoever goes on instead leaves to a person.
+    departed: BTreeMap<(ExecutionId, Ticket), Departed>,
     reading: Reading,
     /// Starts that others are asked about first.
     looking: Looking,
@@ -149,6 +151,8 @@ enum Work {
     Custody { execution: ExecutionId, word: Word },
     /// Have the machines of consensus and forgetting go on in a new life.
     RestartMachines(ExecutionId),
+    /// Take what was heard here of calls that wait for a person, if this node leads now.
+    TakeHearsay(ExecutionId),
     /// Have a lost line undo what it was asked to.
     Withdraw(ExecutionId),
     /// Forget a lost line.
@@ -210,8 +214,10 @@ impl Engine {
                 self.stop_fetching_for(caller);
             }
             Input::Answered { execution, ticket, answer } => {
-                let execution = self.at_address(execution);
+                let address = execution;
+                let execution = self.at_address(address);
                 let answer = self.admit_answer(execution, answer);
+                self.hear(step, (address, ticket), &answer);
                 self.note_flight(execution, ticket, false);
                 self.take(step, execution, Event::Answered { ticket, answer });
             }
@@ -325,6 +331,7 @@ impl Engine {
                 self.tell_custody(step, execution, word);
             }
             Work::RestartMachines(execution) => self.restart_consensus(step, execution),
+            Work::TakeHearsay(execution) => self.take_own_hearsay(step, execution),
             Work::Withdraw(remnant) => self.withdraw(step, remnant),
             Work::DropRemnant(remnant) => self.drop_remnant(step, remnant),
             Work::GiveUp { execution, caller } => self.give_up_now(step, execution, caller),

@@ -140,6 +140,7 @@ impl Engine {
             custodies: BTreeSet::new(),
             custody_alarms: BTreeSet::new(),
             addresses: BTreeMap::new(),
+            departed: BTreeMap::new(),
             reading: Reading::default(),
             looking: Looking::default(),
             stashed: Vec::new(),

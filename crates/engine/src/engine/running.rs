@@ -185,7 +185,9 @@ impl Engine {
             }
             Command::Abandon(ticket) => {
                 self.note_flight(id, ticket, false);
-                step.order(after, Action::Abandon { execution: self.address_of(id), ticket });
+                let execution = self.address_of(id);
+                self.departed.remove(&(execution, ticket));
+                step.order(after, Action::Abandon { execution, ticket });
             }
             Command::Evaluate { ticket, request } => {
                 // An evaluation changes nothing outside, so it need not wait for its record.

@@ -11,6 +11,7 @@ pub(crate) const REPLICA: u8 = WORD + 2;
 pub(crate) const PAXOS: u8 = WORD + 3;
 pub(crate) const PAXOS_OF_HOLDERS: u8 = WORD + 4;
 pub(crate) const FORGETTING: u8 = WORD + 5;
+pub(crate) const HEARD: u8 = WORD + 6;
 
 /// The envelope that has words on an execution in it.
 const WORDS: u8 = 17;

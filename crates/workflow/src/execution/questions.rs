@@ -201,6 +201,17 @@ impl Execution {
         parked.map(|calling| calling.ticket)
     }
 
+    /// Whether people are to find out about a call.
+    pub fn is_parked_call(&self, call: Ticket, effect: EffectId) -> bool {
+        let top = self.branches.get(&call.branch).and_then(Branch::top);
+        match top.map(|frame| &frame.activity) {
+            Some(Activity::Parked { resume, .. }) => resume
+                .unanswered()
+                .is_some_and(|it| it.ticket == call && it.request.effect == effect),
+            _ => false,
+        }
+    }
+
     /// The calls that do something and were asked for once, as far as no answer has come: those under way, those
     /// that wait for a person, and those that are not wanted any more. Whether they left is not known here.
     pub fn unheard_calls(&self) -> Vec<(Ticket, EffectId)> {

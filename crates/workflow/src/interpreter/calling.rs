@@ -208,6 +208,18 @@ impl Machine<'_> {
     }
 }
 
+impl Answer {
+    /// Whether it says whether its operation was carried out. A refusal to answer now says so only if it is the
+    /// `first` time that anybody asked.
+    pub fn is_definite(&self, first: bool) -> bool {
+        match self {
+            Self::Succeeded(_) | Self::TooLarge(..) => true,
+            Self::Failed(fault) => first || is_telling(fault),
+            Self::Unknown(_) => false,
+        }
+    }
+}
+
 /// Whether a failure tells what became of the operation: not if the provider was not reached, or
 /// was in no state to say, and not if it was this node that let nothing leave.
 fn is_telling(fault: &Fault) -> bool {

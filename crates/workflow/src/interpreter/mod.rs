@@ -199,6 +199,9 @@ impl<'a> Machine<'a> {
         match event {
             Event::TimerFired(_) | Event::Arrived { .. } if ended => {}
             Event::Answered { ticket, answer } => self.take_answer(ticket, answer),
+            Event::AnsweredElsewhere { ticket, effect, first, answer } => {
+                self.take_answer_from_elsewhere((ticket, effect), first, answer);
+            }
             Event::Evaluated { ticket, result } => self.take_evaluation(ticket, result),
             Event::TimerFired(ticket) => self.take_timer(ticket),
             Event::Arrived { number, event } => self.take_arrival(number, event),

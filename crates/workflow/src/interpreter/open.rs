@@ -121,6 +121,11 @@ impl Execution {
 }
 
 impl Execution {
+    /// Whether a call that is under way must not be made twice.
+    pub fn is_doubtful(&self, program: &Program, call: Ticket) -> bool {
+        self.branches.get(&call.branch).is_some_and(|branch| must_not_repeat(program, branch))
+    }
+
     /// Whether a call is under way whose answer only the one who made it gets, and of which nobody else could do
     /// anything but ask a person: a pivot, or an undo, that must not be made twice.
     pub fn must_hear_an_answer(&self, program: &Program) -> bool {

@@ -56,6 +56,27 @@ impl Machine<'_> {
         self.settle(branch, turn);
     }
 
+    /// The node that made a call which waits for a person has heard what became of it. It knows better than this one
+    /// whether the call may have happened before.
+    pub(super) fn take_answer_from_elsewhere(
+        &mut self,
+        (ticket, effect): (Ticket, EffectId),
+        first: bool,
+        answer: Answer,
+    ) {
+        let parked = self.parked_call(ticket).filter(|(_, call)| call.request.effect == effect);
+        let Some((id, calling)) = parked.filter(|_| answer.is_definite(first)) else { return };
+        let mut branch = self.take(id).expect("it was just found");
+        let task = branch.top().expect("it is parked in a frame").task;
+        self.set_activity(&mut branch, Activity::Calling(calling.clone()));
+        self.happenings.push(Happening::Resolved(task, Happening::ANSWERED_ELSEWHERE.to_owned()));
+        let turn = match answer {
+            Answer::Failed(fault) => self.failed(&mut branch, &calling.request, fault),
+            answer => self.answered(&mut branch, &calling, answer),
+        };
+        self.settle(branch, turn);
+    }
+
     /// The call with a ticket, and the branch that waits for a person to find out about it.
     pub(super) fn parked_call(&self, ticket: Ticket) -> Option<(BranchId, Box<Calling>)> {
         self.execution.branches.values().find_map(|branch| {

@@ -448,6 +448,7 @@ impl Engine {
                 self.tell_coordinator(step, id, input, turn);
             }
             Alarm::Begin => self.begin_again(step, id),
+            Alarm::Hearsay => self.tell_hearsay_again(id),
         }
     }
 }

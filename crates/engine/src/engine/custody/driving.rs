@@ -71,7 +71,7 @@ impl Engine {
         true
     }
 
-    fn advance_in_turn(
+    pub(super) fn advance_in_turn(
         &mut self,
         step: &mut Step,
         id: ExecutionId,
@@ -322,10 +322,13 @@ impl Engine {
         }
         self.look_at_outbox(id);
         self.keep_promises(step, id);
-        if let Some(holding) = self.holding(id)
-            && !holding.replica.has_untold()
-        {
-            holding.untold = None;
+        if let Some(holding) = self.holding(id) {
+            if !holding.replica.has_untold() {
+                holding.untold = None;
+            }
+            if !holding.heard.is_empty() {
+                self.look_at_hearsay(step, id);
+            }
         }
         if forgotten {
             self.release_custody(step, id, position);

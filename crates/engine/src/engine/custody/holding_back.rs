@@ -17,11 +17,13 @@ use super::{Custody, Holding, Word};
 #[derive(Debug)]
 pub(in crate::engine) struct HeldBack {
     /// The state that it was ordered in.
-    number: u64,
+    pub(super) number: u64,
     /// Whether that state must be decided on first.
     decided: bool,
     /// Whether the same operation was asked for before, perhaps in an earlier life, and its answer never came.
     again: bool,
+    /// Whether it is decided on because nobody makes it again: whoever goes on instead leaves it to a person.
+    once: bool,
     command: Command,
 }
 
@@ -129,18 +131,28 @@ impl Engine {
             _ => false,
         };
         let again: Vec<bool> = commands.iter().map(is_again).collect();
+        let program = &entry.defined.program;
+        let is_once = |command: &Command| match command {
+            Command::Call { ticket, request } => {
+                let is_rare = request.undo || pivots.contains(&request.effect);
+                is_rare && entry.execution().is_doubtful(program, *ticket)
+            }
+            _ => false,
+        };
+        let once: Vec<bool> = commands.iter().map(is_once).collect();
         let Some(holding) = self.holding(id) else { return commands };
         let number = holding.replica.head().lineage.number();
         let mut at_once = Vec::with_capacity(commands.len());
         let mut unwanted = Vec::new();
-        for (command, again) in commands.into_iter().zip(again) {
+        for ((command, again), once) in commands.into_iter().zip(again).zip(once) {
             match &command {
                 Command::Call { request, .. } if !request.readonly => {
                     let anywhere = holding.terms.survival.pivots_anywhere;
                     let is_pivot = pivots.contains(&request.effect);
                     // The run that counts may have gone on from what this one undoes: that nobody allows.
                     let decided = request.undo || (is_pivot && !anywhere);
-                    holding.held.push(HeldBack { number, decided, again, command });
+                    let once = once && decided;
+                    holding.held.push(HeldBack { number, decided, again, once, command });
                 }
                 // Nobody wants it any more: it never leaves.
                 Command::Abandon(ticket) => {
@@ -216,18 +228,22 @@ impl Engine {
                 waiting.push(back);
                 continue;
             }
+            let first = !holding.may_have_left(&back);
             if let Some(effect) = back.effect() {
                 holding.unsent.remove(&effect);
             }
-            ready.push(back.command);
+            ready.push((back, first));
         }
         holding.held = waiting;
         // Asked once: the replica proposes again by itself as long as it leads.
         let wanted = wanted.filter(|number| holding.wanted < Some(*number));
         holding.wanted = holding.wanted.max(wanted);
         let position = self.roster.known(id).position;
-        for command in ready {
-            self.carry_out(step, id, position, command);
+        for (back, first) in ready {
+            if back.once {
+                self.note_departure(id, &back, first);
+            }
+            self.carry_out(step, id, position, back.command);
         }
         if let Some(number) = wanted {
             let word = Word::Replica(Box::new(Input::DecisionWanted { number }));

@@ -14,6 +14,7 @@ mod choosing;
 mod consensus;
 mod detaching;
 mod driving;
+mod hearsay;
 mod holding_back;
 mod lines;
 mod looking;
@@ -46,6 +47,8 @@ pub(crate) use wire::{Begin, happenings_of};
 pub(super) use wire::{Carried, Envelope, Passed, Said, Shared, StateBytes, Terms, Untold};
 
 use crate::{Acknowledge, Caller, Phase, Strategy};
+pub(super) use hearsay::Departed;
+use hearsay::Heard;
 use holding_back::HeldBack;
 
 /// How an entry is held, if not by this node alone.
@@ -100,6 +103,8 @@ pub(super) struct Holding {
     pub(super) detached: Option<(ExecutionId, u64)>,
     /// What came while this replica did not lead, or after the end.
     pub(super) late: Vec<Event>,
+    /// Answers to calls that may wait for a person where another node leads.
+    pub(super) heard: Heard,
     /// Whether its end was told.
     pub(super) concluded: bool,
 }
@@ -152,6 +157,8 @@ pub(super) enum Alarm {
     Coordinator(two_phase::coordinator::Timer),
     /// Those who do not know of the execution are told again.
     Begin,
+    /// Whoever leads is told again what was heard here.
+    Hearsay,
 }
 
 /// What a custody can be told, from the queue.
@@ -196,6 +203,7 @@ impl Holding {
             leaving: BTreeMap::new(),
             detached: None,
             late: Vec::new(),
+            heard: Heard::default(),
             concluded: false,
         }
     }

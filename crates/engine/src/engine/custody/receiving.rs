@@ -202,6 +202,7 @@ impl Engine {
                 }
             }
             Said::Forgetting(message) => self.take_forgetting(step, from, id, message, turn),
+            Said::Heard(hearsay) => self.take_hearsay(step, from, id, *hearsay, turn),
         }
     }
 

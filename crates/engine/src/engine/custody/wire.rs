@@ -8,6 +8,7 @@ use outlast_lineage::{Digest, Epoch, ExecutionId, NodeId, Time};
 use outlast_protocols::{Members, paxos, replicas, two_phase};
 use outlast_workflow::{Delta, Execution, Program, Start};
 
+use super::hearsay::Hearsay;
 use crate::writing::write_behind;
 use crate::{Definition, Happenings, Origin, Parent, Survival};
 
@@ -94,6 +95,10 @@ pub(in crate::engine) enum Said {
     /// A word on its forgetting.
     #[n(5)]
     Forgetting(#[n(0)] two_phase::Message),
+    /// The answer to a call that waits for a person where the receiver leads; in a message of its own, which
+    /// older nodes cannot read.
+    #[n(6)]
+    Heard(#[n(0)] Box<Hearsay>),
 }
 
 /// An execution, as certain nodes hold it: who holds it with others takes no part in it.
@@ -211,7 +216,7 @@ impl Said {
     /// Its kind, in the words of its protocol.
     fn shown(&self) -> &dyn std::fmt::Debug {
         match self {
-            Self::Begin(_) | Self::Holds => self,
+            Self::Begin(_) | Self::Holds | Self::Heard(_) => self,
             Self::Replica(message) => message,
             Self::Paxos(_, message) | Self::PaxosOfHolders(_, message) => message,
             Self::Forgetting(message) => message,
