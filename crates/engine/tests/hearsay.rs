@@ -4,15 +4,17 @@
 mod cluster;
 mod driver;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Cluster, Provider, kind, program_of};
-use driver::{id, text};
+use driver::{id, text, wait};
 use outlast_engine::{
     Ask, Condition, Input, ParkedFilter, Phase, Reply, Strategy, Survival, Which,
 };
 use outlast_lineage::{ExecutionId, NodeId};
-use outlast_workflow::{Answer, Fault, FaultKind, Request, Resolution, Ticket};
+use outlast_workflow::program::Kind;
+use outlast_workflow::{Answer, Fault, FaultKind, Request, Resolution, TaskId, Ticket};
 
 const SECOND: Duration = Duration::from_secs(1);
 const STRATEGIES: [Strategy; 2] = [Strategy::Passive, Strategy::PartitionTolerant];
@@ -380,6 +382,54 @@ fn that_nothing_is_known_is_not_told() {
     give(&mut cluster, 3, call, Answer::Unknown(fault));
     cluster.run(60 * SECOND);
     assert_eq!((cluster.count(kind::HEARD), parked(&mut cluster, leader)), (0, 1));
+}
+
+/// An undo that must not be asked for again is parked like a pivot, and was decided on like one.
+#[test]
+fn what_became_of_an_undo_is_told_too() {
+    for strategy in STRATEGIES {
+        for answer in [Answer::Succeeded(text("undone")), refusal(400)] {
+            let mut cluster = with_an_undo_under_way(strategy);
+            let call = cluster.call_of(3);
+            cluster.cut(3, &[1, 2]);
+            cluster.run(3 * SECOND);
+            let leader = leader_among(&mut cluster, &[1, 2]);
+            assert_eq!(parked(&mut cluster, leader), 1, "{strategy:?}");
+            let succeeds = matches!(answer, Answer::Succeeded(_));
+            give(&mut cluster, 3, call, answer);
+            cluster.run(SECOND);
+            cluster.heal();
+            let calls = cluster.run_answering(20 * SECOND);
+            let again = if succeeds { vec![] } else { vec!["undo a"] };
+            assert_eq!(names(&calls), again, "{strategy:?}");
+            assert_eq!(conditions(&mut cluster), [Condition::Compensated; 3], "{strategy:?}");
+            assert_eq!([1, 2, 3].map(|node| parked(&mut cluster, node)), [0; 3], "{strategy:?}");
+        }
+    }
+}
+
+/// Three nodes; the third has called to undo something, at a provider that knows no keys.
+fn with_an_undo_under_way(strategy: Strategy) -> Cluster {
+    let program = program_of("flow", &[("a", Provider::Keyless)]);
+    let mut program = Arc::into_inner(program).expect("nobody else has it");
+    let none = program.tasks.iter().find_map(|task| task.traits.idempotency.clone());
+    let undo = program.tasks.iter_mut().find(|task| task.name == "undo a").expect("it is there");
+    undo.traits.idempotency = none;
+    let Kind::Sequence(order) = &mut program.tasks[0].kind else { panic!("a list") };
+    order.push(TaskId(3));
+    program.tasks.push(wait("an hour", "PT1H"));
+    let program = Arc::new(program);
+    let mut cluster = Cluster::new(3, &program);
+    cluster.start(&program, id(1), Survival::new(strategy, 3));
+    cluster.run_past_linger();
+    let first = cluster.call_of(3);
+    assert_eq!(cluster.answer(3, first), "a");
+    cluster.run(SECOND);
+    let reason = "a test".to_owned();
+    cluster.node(3).send(Ask::Compensate { which: Which::Id(id(1)), reason });
+    cluster.run(SECOND);
+    assert_eq!(cluster.open(3), ["undo a"], "{strategy:?}");
+    cluster
 }
 
 /// Nobody goes on in its place, so it takes its answer itself.

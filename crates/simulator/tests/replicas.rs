@@ -37,17 +37,22 @@ fn line(length: usize, survival: &Survival, dedup: bool) -> Plan {
 
 /// The line that comes with the simulator: undoing any of its eight activities costs one.
 fn costly_line(survival: &Survival) -> Plan {
+    built_in("line", survival)
+}
+
+/// A flow that comes with the simulator.
+fn built_in(name: &str, survival: &Survival) -> Plan {
     let flows = Workload::built_in();
-    let line = flows.iter().find(|flow| flow.name == "line").unwrap();
+    let flow = flows.iter().find(|flow| flow.name == name).unwrap();
     let start = StartPlan {
         id: ExecutionId::from_bytes([1; 16]),
-        namespace: line.program.namespace.clone(),
-        workflow: line.program.name.clone(),
-        input: line.input.clone(),
+        namespace: flow.program.namespace.clone(),
+        workflow: flow.program.name.clone(),
+        input: flow.input.clone(),
         survival: Some(survival.clone()),
         delay: Duration::ZERO,
     };
-    let definitions = vec![(Arc::clone(&line.program), Arc::clone(&line.text))];
+    let definitions = vec![(Arc::clone(&flow.program), Arc::clone(&flow.text))];
     Plan { definitions, starts: vec![start], events: Vec::new() }
 }
 
@@ -393,4 +398,26 @@ fn what_was_made_once_is_undone_though_it_never_left_a_second_time() {
     let mut swarm = Swarm::new(wanted, vec![flow]);
     let verdict = swarm.run(&swarm.scenario(93));
     assert_eq!(verdict.finding, None);
+}
+
+/// Its leader is cut off with the pivot under way, and answered; the others have parked it, and hear of the answer
+/// before people look.
+#[test]
+fn a_pivot_that_is_answered_where_nobody_leads_needs_no_person() {
+    for strategy in [Strategy::Passive, Strategy::PartitionTolerant] {
+        let mut answered = 0;
+        for cut_off in 1..=3 {
+            let split = format!("split@7+5:{cut_off}");
+            let service = Latency::Uniform(1_000_000, 1_050_000);
+            let options = WorldOptions { service, ..options(3, &[&split]) };
+            let world = world(options, built_in("pivot", &Survival::new(strategy, 3)));
+            let finding = checkers::everything_that_always_holds(&world);
+            assert_eq!(finding, Ok(()), "{strategy:?} {cut_off}\n{}", world.trace);
+            let ledger = &world.services.ledger;
+            let pays = ledger.iter().filter(|act| ledger.operation(act.operation).contains("pay"));
+            assert_eq!(pays.count(), 1, "{strategy:?} {cut_off}");
+            answered += world.situations.count(Situation::AnsweredElsewhere);
+        }
+        assert!(0 < answered, "{strategy:?}: one of them leads");
+    }
 }

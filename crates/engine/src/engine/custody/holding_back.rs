@@ -22,7 +22,8 @@ pub(in crate::engine) struct HeldBack {
     decided: bool,
     /// Whether the same operation was asked for before, perhaps in an earlier life, and its answer never came.
     again: bool,
-    /// Whether it is decided on because nobody makes it again: whoever goes on instead leaves it to a person.
+    /// Whether nobody makes it again, and its state is decided on therefore: whoever goes on instead leaves it to a
+    /// person.
     once: bool,
     command: Command,
 }
@@ -124,27 +125,21 @@ impl Engine {
         let is_of_before = |effect: EffectId| {
             effect.point.author == node && author.is_none_or(|author| !author.made(effect))
         };
-        let is_again = |command: &Command| match command {
+        let known = |command: &Command| match command {
             Command::Call { ticket, request } => {
-                entry.execution().is_asked_again(*ticket) || is_of_before(request.effect)
+                let (execution, program) = (entry.execution(), &entry.defined.program);
+                let is_decided_on = request.undo || pivots.contains(&request.effect);
+                let again = execution.is_asked_again(*ticket) || is_of_before(request.effect);
+                (again, is_decided_on && execution.is_doubtful(program, *ticket))
             }
-            _ => false,
+            _ => (false, false),
         };
-        let again: Vec<bool> = commands.iter().map(is_again).collect();
-        let program = &entry.defined.program;
-        let is_once = |command: &Command| match command {
-            Command::Call { ticket, request } => {
-                let is_rare = request.undo || pivots.contains(&request.effect);
-                is_rare && entry.execution().is_doubtful(program, *ticket)
-            }
-            _ => false,
-        };
-        let once: Vec<bool> = commands.iter().map(is_once).collect();
+        let known: Vec<(bool, bool)> = commands.iter().map(known).collect();
         let Some(holding) = self.holding(id) else { return commands };
         let number = holding.replica.head().lineage.number();
         let mut at_once = Vec::with_capacity(commands.len());
         let mut unwanted = Vec::new();
-        for ((command, again), once) in commands.into_iter().zip(again).zip(once) {
+        for (command, (again, once)) in commands.into_iter().zip(known) {
             match &command {
                 Command::Call { request, .. } if !request.readonly => {
                     let anywhere = holding.terms.survival.pivots_anywhere;
