@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 use kit::build::{Node, program, program_with};
 use kit::world::{Dice, World};
 use outlast_expressions::value;
+use outlast_lineage::{EffectId, Point};
 use outlast_workflow::program::OnFault;
-use outlast_workflow::{Answer, Command, EffectNote, Event, Fault, FaultKind, Outcome, Resolution};
+use outlast_workflow::{
+    Advance, Answer, Command, EffectNote, Event, Fault, FaultKind, Outcome, Resolution,
+};
 use proptest::prelude::*;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -184,6 +187,62 @@ fn a_pivot_of_another_author_is_left_to_a_person() {
     assert_eq!(world.execution.parked()[0].effect, effect);
     let again = world.execution.open_commands(&world.program, world.now);
     assert_eq!(again, []);
+}
+
+/// A pivot that another author parked, whose maker knows what became of it: `first` is whether nobody asked before.
+fn heard(said: Answer, first: bool, of_other: bool) -> (World, Advance) {
+    let program = program(Node::Pivot("launch"));
+    let mut world = World::start(&program, value::object([]), 2);
+    let (ticket, request) = world.call_of("launch").unwrap();
+    world.take_over(2);
+    assert_eq!(world.execution.parked().len(), 1);
+    let point = Point { number: 99, ..request.effect.point };
+    let other = EffectId { point, ..request.effect };
+    let effect = if of_other { other } else { request.effect };
+    let advance = world.happen(Event::AnsweredElsewhere { ticket, effect, first, answer: said });
+    (world, advance)
+}
+
+fn fault(status: u16) -> Fault {
+    Fault::new(FaultKind::Communication, "no", "not now").with_status(status)
+}
+
+#[test]
+fn what_its_maker_was_answered_resolves_a_parked_pivot() {
+    let (world, _) = heard(Answer::Succeeded(value::integer(1)), false, false);
+    assert!(matches!(world.ended, Some(Outcome::Completed(_))), "{:?}", world.ended);
+    for (status, first) in [(503, true), (400, true), (400, false)] {
+        let (world, _) = heard(Answer::Failed(fault(status)), first, false);
+        assert!(matches!(world.ended, Some(Outcome::Faulted(_))), "{status}: {:?}", world.ended);
+    }
+}
+
+#[test]
+fn what_says_nothing_about_a_parked_pivot_changes_nothing() {
+    let says_nothing = [
+        (Answer::Unknown(fault(0)), true, false),
+        (Answer::Failed(fault(503)), false, false),
+        (Answer::Succeeded(value::integer(1)), true, true),
+    ];
+    for (answer, first, of_other) in says_nothing {
+        let (world, advance) = heard(answer, first, of_other);
+        assert!(advance.delta.is_empty() && advance.happenings.is_empty());
+        assert_eq!(world.execution.parked().len(), 1);
+    }
+}
+
+/// It is taken once, and not for a call that is under way.
+#[test]
+fn what_does_not_wait_for_a_person_is_not_answered_elsewhere() {
+    let program = program(Node::Pivot("launch"));
+    let mut world = World::start(&program, value::object([]), 2);
+    let (ticket, request) = world.call_of("launch").unwrap();
+    let (effect, answer) = (request.effect, Answer::Succeeded(value::integer(1)));
+    let elsewhere = Event::AnsweredElsewhere { ticket, effect, first: true, answer };
+    assert!(world.happen(elsewhere.clone()).delta.is_empty(), "it is under way here");
+    world.take_over(2);
+    assert!(!world.happen(elsewhere.clone()).delta.is_empty());
+    assert!(world.happen(elsewhere).delta.is_empty(), "it was taken");
 }
 
 #[test]
