@@ -69,24 +69,24 @@ enum Definite {
 
 /// What was heard here of the calls of an execution, in this life, the newest last.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Heard {
-    answers: VecDeque<Hearsay>,
+pub(in crate::engine) struct Answers {
+    list: VecDeque<Hearsay>,
     /// Who was told last, and how often in a row.
     told: Option<(NodeId, u32)>,
     /// Whether it is time to tell it again.
     due: bool,
 }
 
-impl Heard {
+impl Answers {
     pub(super) fn is_empty(&self) -> bool {
-        self.answers.is_empty()
+        self.list.is_empty()
     }
 
     fn keep(&mut self, hearsay: Hearsay) {
-        if self.answers.len() == HEARD_MAX {
-            self.answers.pop_front();
+        if self.list.len() == HEARD_MAX {
+            self.list.pop_front();
         }
-        self.answers.push_back(hearsay);
+        self.list.push_back(hearsay);
     }
 
     /// How often a leader was told by now, if it is to be told now.
@@ -124,7 +124,7 @@ impl Entry {
         else {
             return Vec::new();
         };
-        let answers = holding.heard.answers.iter();
+        let answers = holding.heard.list.iter();
         answers.filter(|hearsay| hearsay.is_wanted(holding, execution)).cloned().collect()
     }
 }
@@ -170,7 +170,7 @@ impl Engine {
         let (me, patience) = (self.options.node, self.options.times.patience);
         let Some(holding) = self.holding(id) else { return };
         if holding.replica.is_settling() {
-            holding.heard = Heard::default();
+            holding.heard = Answers::default();
             return;
         }
         let leader = holding.replica.leader().filter(|_| !wanted.is_empty());

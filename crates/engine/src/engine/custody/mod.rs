@@ -47,8 +47,8 @@ pub(crate) use wire::{Begin, happenings_of};
 pub(super) use wire::{Carried, Envelope, Passed, Said, Shared, StateBytes, Terms, Untold};
 
 use crate::{Acknowledge, Caller, Phase, Strategy};
+use hearsay::Answers;
 pub(super) use hearsay::Departed;
-use hearsay::Heard;
 use holding_back::HeldBack;
 
 /// How an entry is held, if not by this node alone.
@@ -104,7 +104,7 @@ pub(super) struct Holding {
     /// What came while this replica did not lead, or after the end.
     pub(super) late: Vec<Event>,
     /// Answers to calls that may wait for a person where another node leads.
-    pub(super) heard: Heard,
+    pub(super) heard: Answers,
     /// Whether its end was told.
     pub(super) concluded: bool,
 }
@@ -203,7 +203,7 @@ impl Holding {
             leaving: BTreeMap::new(),
             detached: None,
             late: Vec::new(),
-            heard: Heard::default(),
+            heard: Answers::default(),
             concluded: false,
         }
     }
