@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -724,4 +725,21 @@ fn a_node_whose_place_in_the_cluster_is_damaged_says_which_file_and_ends_as_for_
         assert_eq!(code, Some(6), "{said}");
         assert!(said.contains(file), "{said}");
     }
+}
+
+#[test]
+fn a_private_key_or_token_that_others_can_read_is_refused_with_what_to_run() {
+    let (_directory, data) = founded();
+    drop(Node::start(&data, &[]));
+    for file in ["cluster/node.key", "cluster/authority.key", "token"] {
+        let path = data.join(file);
+        let set_mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode));
+        set_mode(0o644).unwrap();
+        let (code, said) = told(outlast(&["node", "--data"]).arg(&data).args(PORTS));
+        assert_eq!(code, Some(6), "{said}");
+        let advice = format!("(mode 644); run: chmod 600 {}", path.display());
+        assert!(said.contains(&advice), "{said}");
+        set_mode(0o600).unwrap();
+    }
+    drop(Node::start(&data, &[]));
 }

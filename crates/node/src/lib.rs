@@ -16,6 +16,7 @@ pub mod journal;
 mod metrics;
 mod name;
 mod node;
+mod private;
 pub mod random;
 mod relay;
 pub mod services;

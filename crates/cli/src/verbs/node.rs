@@ -9,7 +9,7 @@ use anyhow::Context;
 use outlast_engine::{Ask, Reply};
 use outlast_node::cluster::{self, Cluster};
 use outlast_node::data::Meta;
-use outlast_node::http::{self, read_token, rotate_token};
+use outlast_node::http::{self, check_token, read_token, rotate_token};
 use outlast_node::{Configuration, Node, NodeHandle, Stopped};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -127,7 +127,10 @@ struct Up {
 /// that has joined and cannot be reached is missed by the others.
 async fn enter(arguments: &Arguments, directory: &Path) -> anyhow::Result<(Door, Membership)> {
     let (lock, meta) = prepared(directory)?;
-    cluster::may_start(directory).map_err(|error| Failure::storage(error.to_string()))?;
+    cluster::may_start(directory)?;
+    if !arguments.no_token {
+        check_token(directory).map_err(|error| Failure::storage(error.to_string()))?;
+    }
     let options = http::Options {
         listen: arguments.listen,
         hosts: arguments.hosts.clone(),

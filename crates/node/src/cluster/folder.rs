@@ -11,7 +11,8 @@
 //! invitations/    tokens that were given out, one file each
 //! ```
 //!
-//! Every file is whole after a crash: either the old one or the new one.
+//! Every file is whole after a crash: either the old one or the new one. A private key that others can read is
+//! not used.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -21,6 +22,7 @@ use std::sync::{Mutex, PoisonError};
 use super::ClusterError;
 use super::authority::{Authority, PrivateKey};
 use crate::journal::segment::{create_directory, sync_directory};
+use crate::private;
 use crate::transport::Identity;
 
 const NODE_KEY: &str = "node.key";
@@ -59,7 +61,7 @@ impl Folder {
     /// The node's private key; made if there is none.
     pub(super) fn node_key(&self) -> Result<PrivateKey, ClusterError> {
         let path = self.path(NODE_KEY);
-        match read(&path)? {
+        match read_private(&path)? {
             Some(text) => PrivateKey::from_pem(&text).ok_or_else(|| ClusterError::damaged(&path)),
             None => {
                 let key = PrivateKey::draw();
@@ -86,21 +88,24 @@ impl Folder {
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, ClusterError> {
         let certificate_path = self.path(NODE_CERTIFICATE);
         let Some(certificate) = read(&certificate_path)? else { return Ok(None) };
-        let needed = |name: &str| {
-            let path = self.path(name);
-            read(&path)?.ok_or_else(|| ClusterError::Missing { path })
-        };
-        let certificate_of_authority = needed(AUTHORITY_CERTIFICATE)?;
-        let identity =
-            Identity::from_pem(&certificate, &certificate_of_authority, &needed(NODE_KEY)?)
-                .map_err(|source| ClusterError::Identity { path: certificate_path, source })?;
-        let authority = Authority::from_pem(
-            identity.cluster,
-            &certificate_of_authority,
-            &needed(AUTHORITY_KEY)?,
-        )
-        .ok_or_else(|| ClusterError::damaged(&self.path(AUTHORITY_KEY)))?;
+        let certificate_of_authority = self.needed(AUTHORITY_CERTIFICATE, read)?;
+        let key = self.needed(NODE_KEY, read_private)?;
+        let identity = Identity::from_pem(&certificate, &certificate_of_authority, &key)
+            .map_err(|source| ClusterError::Identity { path: certificate_path, source })?;
+        let key = self.needed(AUTHORITY_KEY, read_private)?;
+        let authority = Authority::from_pem(identity.cluster, &certificate_of_authority, &key)
+            .ok_or_else(|| ClusterError::damaged(&self.path(AUTHORITY_KEY)))?;
         Ok(Some(Credentials { identity, authority }))
+    }
+
+    /// The text of a file that every member has.
+    fn needed(
+        &self,
+        name: &str,
+        read: fn(&Path) -> Result<Option<String>, ClusterError>,
+    ) -> Result<String, ClusterError> {
+        let path = self.path(name);
+        read(&path)?.ok_or(ClusterError::Missing { path })
     }
 
     /// Keeps the node from starting again, and why.
@@ -121,8 +126,20 @@ impl Folder {
 
 /// The text of a file; nothing if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<String>, ClusterError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+    if_there(path, fs::read_to_string(path))
+}
+
+/// The same of a private key, which nobody else may be able to read.
+fn read_private(path: &Path) -> Result<Option<String>, ClusterError> {
+    match if_there(path, private::read(path))? {
+        Some((_, Some(mode))) => Err(ClusterError::Exposed { path: path.to_owned(), mode }),
+        found => Ok(found.map(|(text, _)| text)),
+    }
+}
+
+fn if_there<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, ClusterError> {
+    match read {
+        Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(ClusterError::io("read", path)(error)),
     }

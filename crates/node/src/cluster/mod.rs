@@ -71,6 +71,14 @@ pub enum ClusterError {
         /// The file.
         path: PathBuf,
     },
+    /// Others can read a private key: they can be the node, or let in whom they like.
+    #[error("others can read the private key {path} (mode {mode:03o}); run: chmod 600 {path}")]
+    Exposed {
+        /// The key's file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// The certificate and the key are no identity.
     #[error("{} cannot be used", path.display())]
     Identity {
@@ -204,6 +212,7 @@ impl ClusterError {
             Self::Io { .. }
                 | Self::Damaged { .. }
                 | Self::Missing { .. }
+                | Self::Exposed { .. }
                 | Self::Identity { .. }
                 | Self::AnotherNode { .. }
                 | Self::PutAside { .. }
@@ -241,9 +250,14 @@ pub fn put_aside(directory: &Path, why: &str) -> Result<(), ClusterError> {
     Folder::of(directory).put_aside(why)
 }
 
-/// Whether the node of a data directory may start.
+/// Whether the node of a data directory may start: a member whose place in the cluster cannot be used is told so
+/// before it goes on with anything.
 pub fn may_start(directory: &Path) -> Result<(), ClusterError> {
-    Folder::of(directory).put_aside_by().map_or(Ok(()), |path| Err(ClusterError::PutAside { path }))
+    let folder = Folder::of(directory);
+    match folder.put_aside_by() {
+        Some(path) => Err(ClusterError::PutAside { path }),
+        None => folder.credentials().map(drop),
+    }
 }
 
 /// Listens for other nodes; port 0 takes any free one.

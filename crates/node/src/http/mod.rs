@@ -41,7 +41,7 @@ use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
 pub use serve::Server;
-pub use token::{read_token, rotate_token};
+pub use token::{TokenExposed, check_token, read_token, rotate_token};
 
 use crate::cluster::Cluster;
 use crate::node::NodeHandle;

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use outlast_workflow::{Fault, FaultKind};
 use serde_json::Value as Json;
 
+use crate::private;
+
 const VARIABLE_PREFIX: &str = "OUTLAST_SECRET_";
 
 /// Gives secrets by name.
@@ -130,31 +132,15 @@ fn field<'a>(secret: &'a Json, path: &str) -> Option<&'a Json> {
 
 fn read_file(path: &Path) -> Result<BTreeMap<String, Json>, SecretsError> {
     let unreadable = |source| SecretsError::Unreadable { path: path.to_owned(), source };
-    let mut file = std::fs::File::open(path).map_err(unreadable)?;
-    check_mode(path, &file.metadata().map_err(unreadable)?)?;
-    let mut text = String::new();
-    io::Read::read_to_string(&mut file, &mut text).map_err(unreadable)?;
+    let (text, exposed) = private::read(path).map_err(unreadable)?;
+    if let Some(mode) = exposed {
+        return Err(SecretsError::Exposed { path: path.to_owned(), mode });
+    }
     let malformed = |line| SecretsError::Malformed { path: path.to_owned(), line };
     let secrets: BTreeMap<String, Json> =
         serde_json::from_str(&text).map_err(|error| malformed(error.line()))?;
     let usable = secrets.values().all(|secret| secret.is_string() || secret.is_object());
     if usable { Ok(secrets) } else { Err(malformed(1)) }
-}
-
-#[cfg(unix)]
-fn check_mode(path: &Path, metadata: &std::fs::Metadata) -> Result<(), SecretsError> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o077 == 0 {
-        Ok(())
-    } else {
-        Err(SecretsError::Exposed { path: path.to_owned(), mode })
-    }
-}
-
-#[cfg(not(unix))]
-fn check_mode(_path: &Path, _metadata: &std::fs::Metadata) -> Result<(), SecretsError> {
-    Ok(())
 }
 
 fn variable_suffix(name: &str) -> String {
