@@ -73,7 +73,10 @@ impl ClusterArguments {
         }
         match is_member {
             true => Ok(Membership { place: Some(self.stay(directory, node).await?), joined: None }),
-            false => Ok(Membership::default()),
+            false => {
+                cluster::may_be_alone(directory)?;
+                Ok(Membership::default())
+            }
         }
     }
 

@@ -743,3 +743,35 @@ fn a_private_key_or_token_that_others_can_read_is_refused_with_what_to_run() {
     }
     drop(Node::start(&data, &[]));
 }
+
+#[test]
+fn a_member_without_its_certificate_does_not_go_on_alone_and_is_let_in_again_by_its_inviter() {
+    let (directory, data) = founded();
+    let first = Node::start(&data, &[]);
+    let invite = || first.invite(&[])["token"].as_str().unwrap().to_owned();
+    let second = directory.path().join("second");
+    let id = Node::start_joining(&second, &invite()).id();
+    let certificate = second.join("cluster/node.pem");
+    std::fs::remove_file(&certificate).unwrap();
+    for arguments in [&["node"][..], &["cluster", "init"]] {
+        let ports: &[&str] = if arguments == ["node"] { &PORTS } else { &[] };
+        let (code, said) = told(outlast(arguments).args(ports).arg("--data").arg(&second));
+        assert_eq!(code, Some(6), "{said}");
+        let missing = format!("{} is missing", certificate.display());
+        assert!(said.contains(&missing) && said.contains("--token"), "{said}");
+    }
+    let again = Node::start_joining(&second, &invite());
+    assert_eq!(again.id(), id);
+    first.until_alive(&id);
+}
+
+#[test]
+fn a_cluster_that_was_founded_in_part_is_to_be_founded_again() {
+    let (_directory, data) = founded();
+    std::fs::remove_file(data.join("cluster/node.pem")).unwrap();
+    let (code, said) = told(outlast(&["node", "--data"]).arg(&data).args(PORTS));
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("node.pem is missing") && said.contains("cluster init"), "{said}");
+    succeeded(&outlast(&["cluster", "init", "--json", "--data"]).arg(&data).output().unwrap());
+    drop(Node::start(&data, &[]));
+}

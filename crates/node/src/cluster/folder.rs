@@ -30,6 +30,8 @@ const NODE_CERTIFICATE: &str = "node.pem";
 const AUTHORITY_KEY: &str = "authority.key";
 const AUTHORITY_CERTIFICATE: &str = "authority.pem";
 const TURNED_AWAY: &str = "turned-away";
+/// What only members have, and whoever was admitted and ended before it was one.
+const OF_MEMBERS: [&str; 2] = ["members.json", "invitations"];
 
 /// The folder of a data directory.
 #[derive(Clone, Debug)]
@@ -82,6 +84,26 @@ impl Folder {
         write(&self.path(AUTHORITY_KEY), authority.key_pem().as_bytes())?;
         write(&self.path(AUTHORITY_CERTIFICATE), authority.certificate().as_bytes())?;
         write(&self.path(NODE_CERTIFICATE), certificate.as_bytes())
+    }
+
+    /// What is there of a membership without the certificate, which is written last; the node may neither be
+    /// alone then, nor found a cluster.
+    pub(super) fn check_whole(&self) -> Result<(), ClusterError> {
+        let certificate = self.path(NODE_CERTIFICATE);
+        match OF_MEMBERS.map(|name| self.path(name)).into_iter().find(|path| path.exists()) {
+            Some(left) if !self.is_member() => Err(ClusterError::Uncertified { certificate, left }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same of a cluster that was being founded, which is to be founded again.
+    pub(super) fn check_founded(&self) -> Result<(), ClusterError> {
+        let certificate = self.path(NODE_CERTIFICATE);
+        let of_founders = [AUTHORITY_KEY, AUTHORITY_CERTIFICATE].map(|name| self.path(name));
+        match of_founders.into_iter().find(|path| path.exists()) {
+            Some(left) if !self.is_member() => Err(ClusterError::Unfounded { certificate, left }),
+            _ => Ok(()),
+        }
     }
 
     /// What makes the node a member; nothing if it is none.

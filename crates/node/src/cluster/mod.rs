@@ -71,6 +71,30 @@ pub enum ClusterError {
         /// The file.
         path: PathBuf,
     },
+    /// A member's certificate is not there, or a node ended while it joined.
+    #[error(
+        "{certificate} is missing, though {left} says that the node is in a cluster or was joining one, so it does not \
+         go on alone: put the file back; or start the node with --token and a token of the member that let it in, the \
+         one it joined with or a new one (`outlast cluster invite` there); if that is refused, this machine joins as \
+         a new node, with an empty directory"
+    )]
+    Uncertified {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// What there is.
+        left: PathBuf,
+    },
+    /// A cluster was founded in part.
+    #[error(
+        "{certificate} is missing, though {left} is there: `outlast cluster init` did not come to its end, or the file \
+         was lost; run that again before the node is started"
+    )]
+    Unfounded {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// What there is.
+        left: PathBuf,
+    },
     /// Others can read a private key: they can be the node, or let in whom they like.
     #[error("others can read the private key {path} (mode {mode:03o}); run: chmod 600 {path}")]
     Exposed {
@@ -212,6 +236,8 @@ impl ClusterError {
             Self::Io { .. }
                 | Self::Damaged { .. }
                 | Self::Missing { .. }
+                | Self::Uncertified { .. }
+                | Self::Unfounded { .. }
                 | Self::Exposed { .. }
                 | Self::Identity { .. }
                 | Self::AnotherNode { .. }
@@ -260,6 +286,14 @@ pub fn may_start(directory: &Path) -> Result<(), ClusterError> {
     }
 }
 
+/// Whether the node of a data directory, which is no member and is not told to join, may go on alone: what is left of
+/// a membership says that others count on it.
+pub fn may_be_alone(directory: &Path) -> Result<(), ClusterError> {
+    let folder = Folder::of(directory);
+    folder.check_whole()?;
+    folder.check_founded()
+}
+
 /// Listens for other nodes; port 0 takes any free one.
 pub async fn listen(listen: SocketAddr) -> Result<TcpListener, ClusterError> {
     TcpListener::bind(listen).await.map_err(|source| ClusterError::Listen { listen, source })
@@ -271,6 +305,8 @@ pub fn found(directory: &Path, node: NodeId) -> Result<ClusterId, ClusterError> 
     if let Some(credentials) = folder.credentials()? {
         return Err(ClusterError::Member { cluster: credentials.identity.cluster });
     }
+    // Its authority may be the only copy there is.
+    folder.check_whole()?;
     let authority = Authority::found();
     let certificate = authority.certify(node, folder.node_key()?.public());
     folder.keep(&certificate, &authority)?;
