@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 
 use crate::directories;
 use crate::exit::{Exit, Failure};
+use crate::patience::{PATIENCE, Patience, Silent};
 use crate::table;
 
 /// Where a node listens unless it is told otherwise.
@@ -18,6 +19,8 @@ const DEFAULT_NODE: &str = "http://127.0.0.1:7180";
 /// How long a connection may take to stand; a node that is there answers at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What is asked for changes nothing, or was done already.
+const LOOK: bool = false;
 /// How the cause begins if what answers does not speak HTTP.
 const NO_HTTP: &str = "invalid HTTP";
 
@@ -94,6 +97,7 @@ pub(crate) struct Client {
     http: reqwest::Client,
     node: Url,
     token: Option<String>,
+    patience: Patience,
 }
 
 impl Client {
@@ -109,7 +113,7 @@ impl Client {
             .no_proxy()
             .build()
             .context("cannot set up the connection to the node")?;
-        Ok(Self { http, node, token })
+        Ok(Self { http, node, token, patience: PATIENCE })
     }
 
     /// A node without a token at an address of this machine.
@@ -123,7 +127,7 @@ impl Client {
         path: &[&str],
         query: &[(&str, String)],
     ) -> anyhow::Result<Json> {
-        read_json(self.get_response(path, query).await?).await
+        self.read_json(self.get_response(path, query).await?).await
     }
 
     /// Asks for something that is no JSON.
@@ -132,7 +136,8 @@ impl Client {
         path: &[&str],
         query: &[(&str, String)],
     ) -> anyhow::Result<String> {
-        Ok(self.get_response(path, query).await?.text().await?)
+        let response = self.get_response(path, query).await?;
+        Ok(self.answered(response.text(), LOOK).await??)
     }
 
     /// Asks for something that is read as it comes.
@@ -150,7 +155,7 @@ impl Client {
             .request(Method::POST, path, &[])
             .header("content-type", "application/json")
             .body(body.to_string());
-        read_json(self.send(request).await?).await
+        self.read_json(self.send(request).await?).await
     }
 
     /// Wants something to be so.
@@ -159,7 +164,7 @@ impl Client {
             .request(Method::PUT, path, &[])
             .header("content-type", "application/json")
             .body(body.to_string());
-        read_json(self.send(request).await?).await
+        self.read_json(self.send(request).await?).await
     }
 
     /// Gives a document.
@@ -168,7 +173,7 @@ impl Client {
             .request(Method::POST, path, &[])
             .header("content-type", "application/yaml")
             .body(text.to_owned());
-        read_json(self.send(request).await?).await
+        self.read_json(self.send(request).await?).await
     }
 
     /// Wants something gone.
@@ -177,7 +182,7 @@ impl Client {
         path: &[&str],
         query: &[(&str, String)],
     ) -> anyhow::Result<Json> {
-        read_json(self.send(self.request(Method::DELETE, path, query)).await?).await
+        self.read_json(self.send(self.request(Method::DELETE, path, query)).await?).await
     }
 
     fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
@@ -194,11 +199,39 @@ impl Client {
     }
 
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let request = request.build().context("the request cannot be made")?;
+        let is_change = request.method() != Method::GET;
+        let answered = self.answered(self.http.execute(request), is_change).await?;
+        let response = answered.map_err(|error| self.unreachable(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
         Err(self.refused(response).await)
+    }
+
+    /// Waits for a part of an answer, but not for a node that is silent.
+    async fn answered<T>(
+        &self,
+        answer: impl Future<Output = T>,
+        is_change: bool,
+    ) -> anyhow::Result<T> {
+        let shows_life = async || {
+            // It may have room for few connections: this one is not to stay.
+            let health = self.request(Method::GET, &["health"], &[]).header("connection", "close");
+            health.send().await.is_ok()
+        };
+        let answered = self.patience.wait_for(answer, shows_life).await;
+        answered.map_err(|Silent| anyhow!(silent_at(&self.node, is_change)))
+    }
+
+    async fn read_json(&self, response: Response) -> anyhow::Result<Json> {
+        let body = self.answered(response.bytes(), LOOK).await?;
+        let body = body.context("the node's answer broke off")?;
+        if body.is_empty() {
+            return Ok(Json::Null);
+        }
+        serde_json::from_slice(&body)
+            .context("the node's answer is no JSON; is it an Outlast node?")
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
@@ -217,7 +250,10 @@ impl Client {
     /// Why the node did not do it, and what to do next.
     async fn refused(&self, response: Response) -> anyhow::Error {
         let status = response.status();
-        let body = response.text().await.unwrap_or_default();
+        let body = match self.answered(response.text(), LOOK).await {
+            Ok(body) => body.unwrap_or_default(),
+            Err(silent) => return silent,
+        };
         let said = serde_json::from_str::<Json>(&body).unwrap_or_default();
         let text = |name| said.get(name).and_then(Json::as_str);
         let reason = text("rendered").or_else(|| text("detail")).map(ToOwned::to_owned);
@@ -241,14 +277,6 @@ impl Client {
             }
         }
     }
-}
-
-async fn read_json(response: Response) -> anyhow::Result<Json> {
-    let body = response.bytes().await.context("the node's answer broke off")?;
-    if body.is_empty() {
-        return Ok(Json::Null);
-    }
-    serde_json::from_slice(&body).context("the node's answer is no JSON; is it an Outlast node?")
 }
 
 fn parse_address(text: &str) -> Result<Url, Failure> {
@@ -279,6 +307,19 @@ fn check_token(by: &str, text: &str) -> Result<String, Failure> {
 /// Whether a token fits into a request.
 fn can_be_shown(token: &str) -> bool {
     !token.is_empty() && token.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+}
+
+/// What to do about a node that takes connections and answers nothing.
+fn silent_at(node: &Url, is_change: bool) -> String {
+    let meanwhile = match is_change {
+        true => "what was asked for may still be done there when it goes on; ",
+        false => "",
+    };
+    format!(
+        "{node} takes connections and does not answer, not even whether it is there: the node's process is stopped or \
+         hangs, has as many connections as it may (--connections), or it is no node\n  {meanwhile}ask another node of \
+         its cluster with --node URL, or look after that one"
+    )
 }
 
 /// What to do when no node answers, by the cause.
@@ -375,6 +416,25 @@ mod tests {
         assert!(!broken.contains("start one"), "{broken}");
         let gone = told();
         assert!(gone.starts_with("no node answers") && gone.contains("start one"), "{gone}");
+    }
+
+    #[test]
+    fn a_node_that_takes_connections_and_does_not_answer_is_told_from_one_that_is_not_there() {
+        // As it is when the process is stopped: the operating system takes connections for it.
+        let stopped = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = stopped.local_addr().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (quiet, silence) = (Duration::from_millis(10), Duration::from_millis(100));
+        let patience = Patience { quiet, silence };
+        let client = Client { patience, ..Client::at(address).unwrap() };
+        let looked = runtime.block_on(client.get(&["v1", "cluster"], &[])).unwrap_err();
+        let looked = looked.to_string();
+        assert!(looked.starts_with(&format!("http://{address}/ takes connections")), "{looked}");
+        assert!(looked.contains("ask another node of its cluster with --node"), "{looked}");
+        assert!(!looked.contains("may still be done"), "{looked}");
+        let changed = runtime.block_on(client.post(&["v1", "cluster", "drain"], &Json::Null));
+        let changed = changed.unwrap_err().to_string();
+        assert!(changed.contains("may still be done there"), "{changed}");
     }
 
     #[test]

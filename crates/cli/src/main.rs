@@ -15,6 +15,7 @@ mod input;
 mod joining;
 mod log;
 mod output;
+mod patience;
 mod place;
 mod services;
 mod signals;

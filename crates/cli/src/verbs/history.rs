@@ -1,8 +1,11 @@
 //! `outlast history`: what happened in an execution, line by line, and as it happens.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use reqwest::Response;
 use serde_json::Value as Json;
+use tokio::time::timeout;
 
 use crate::client::{Client, Connection};
 use crate::exit::Exit;
@@ -10,6 +13,8 @@ use crate::table;
 
 /// How many records are asked for at once.
 const PAGE: usize = 1000;
+/// How long a stream may be silent: a node that has nothing to tell says three times as often that it is there.
+const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// A line of the stream that is longer is no line of a history.
 const LINE_BYTES_MAX: usize = 32 << 20;
 
@@ -113,7 +118,11 @@ impl Events {
                 self.pending.len() <= LINE_BYTES_MAX,
                 "a line of the stream is too long"
             );
-            match self.response.chunk().await.context("the stream of events broke off")? {
+            let chunk = timeout(SILENCE_MAX, self.response.chunk()).await;
+            let chunk = chunk.with_context(|| {
+                format!("nothing was heard for {SILENCE_MAX:?}: the node is stopped or hangs")
+            })?;
+            match chunk.context("the stream of events broke off")? {
                 Some(chunk) => self.pending.extend_from_slice(&chunk),
                 None => return Ok(None),
             }
