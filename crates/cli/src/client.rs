@@ -92,6 +92,15 @@ impl Connection {
     }
 }
 
+/// What a node did not do, for whoever goes on by what kind of refusal it is.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct Refused {
+    /// The kind of the problem.
+    pub(crate) status: StatusCode,
+    reason: String,
+}
+
 /// A node that can be asked.
 pub(crate) struct Client {
     http: reqwest::Client,
@@ -262,7 +271,7 @@ impl Client {
             StatusCode::UNAUTHORIZED => anyhow!("{reason}\n  {}", self.token_advice()),
             StatusCode::BAD_REQUEST => Failure::usage(reason).into(),
             StatusCode::INSUFFICIENT_STORAGE => Failure::storage(reason).into(),
-            _ => anyhow!(reason),
+            _ => Refused { status, reason }.into(),
         }
     }
 

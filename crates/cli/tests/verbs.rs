@@ -162,6 +162,25 @@ fn starting_and_waiting_prints_the_output() {
 }
 
 #[test]
+fn a_changed_document_of_a_known_version_is_not_started_and_both_texts_are_told_apart() {
+    let world = World::new();
+    let flow = world.file("greet.yaml", GREET);
+    world.ok(&["start", &flow]);
+    let known =
+        world.json(&["definitions"])["definitions"][0]["digest"].as_str().unwrap()[..16].to_owned();
+    let changed = world.file("changed.yaml", &GREET.replace("hello", "goodbye"));
+    let said = world.run(&["start", &changed]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.talk.contains("test/greet version 1.0.0 is registered with another text"),
+        "{said:?}"
+    );
+    assert!(said.talk.contains(&known), "{said:?}");
+    assert!(said.talk.contains("give the document a new version"), "{said:?}");
+    assert_eq!(world.json(&["ps"])["executions"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn whoever_stops_waiting_is_told_that_the_execution_goes_on_and_how_to_wait_again() {
     let world = World::new();
     let flow = world.file("listen.yaml", LISTEN);

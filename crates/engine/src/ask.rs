@@ -101,13 +101,21 @@ pub enum WorkflowVersion {
     Exactly(String),
     /// Whatever was registered with this digest.
     Digest(Digest),
+    /// The version with this text, if the document with this digest is meant by it: two nodes that do not hear of
+    /// each other may have registered different documents as one version.
+    Pinned {
+        /// The version.
+        version: String,
+        /// The document's.
+        digest: Digest,
+    },
 }
 
 impl fmt::Display for WorkflowVersion {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Latest => formatter.write_str("latest"),
-            Self::Exactly(version) => formatter.write_str(version),
+            Self::Exactly(version) | Self::Pinned { version, .. } => formatter.write_str(version),
             Self::Digest(digest) => digest.fmt(formatter),
         }
     }

@@ -457,6 +457,46 @@ fn of_two_texts_of_one_version_all_mean_the_same() {
     }
 }
 
+#[test]
+fn of_two_texts_of_one_version_the_one_that_is_not_meant_is_neither_registered_nor_started_again() {
+    let mut nodes = Nodes::of(1..=3);
+    let (one, other) = (flow(), program("flow", "1.0.0", vec![call("c")]));
+    let (meant, lost) = if one.digest < other.digest { (one, other) } else { (other, one) };
+    let pinned = |program: &Program, number| {
+        let (version, digest) = (program.version.clone(), program.digest);
+        let version = WorkflowVersion::Pinned { version, digest };
+        let survival = Some(Survival::solo());
+        StartAsk { version, survival, ..start(program, id(number), 1) }
+    };
+    nodes.cut_off(NodeId(3), true);
+    nodes.define(NodeId(1), &meant);
+    nodes.define(NodeId(3), &lost);
+    let begun = nodes.ask(NodeId(3), ask(pinned(&lost, 1)));
+    assert!(matches!(begun, Reply::Started { new: true, .. }), "{begun:?}");
+    nodes.wait();
+    nodes.cut_off(NodeId(3), false);
+    nodes.wait();
+    let again = nodes.ask(NodeId(3), ask(pinned(&lost, 1)));
+    assert!(matches!(again, Reply::Started { new: false, .. }), "it is the same: {again:?}");
+    for node in [1, 2, 3].map(NodeId) {
+        let text = Arc::from("the text");
+        let wanted = Ask::Define { program: Arc::clone(&lost), text };
+        for asked in [wanted, ask(pinned(&lost, 2))] {
+            let told = nodes.ask(node, asked);
+            let Reply::Refused(Refusal::Conflict(told)) = told else { panic!("{told:?}") };
+            let digests = [&meant, &lost].map(|it| format!("{:016x}", it.digest.short()));
+            assert!(digests.iter().all(|digest| told.contains(digest)), "{told}");
+            assert!(
+                told.starts_with("test/flow version 1.0.0 is registered with another"),
+                "{told}"
+            );
+            assert!(told.contains("give the document a new version"), "{told}");
+        }
+    }
+    let started = nodes.ask(NodeId(3), ask(pinned(&meant, 3)));
+    assert!(matches!(started, Reply::Started { new: true, .. }), "{started:?}");
+}
+
 /// An id whose holders change when node 1 joins the others: it then falls to a node that did not hold it
 /// before, and that would lead it. Who started it, who holds it, and who would start it now.
 fn moved_by_a_joiner(flow: &Arc<Program>) -> (StartAsk, NodeId, Vec<NodeId>, NodeId) {

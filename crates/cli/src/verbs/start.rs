@@ -5,10 +5,12 @@ use std::path::Path;
 use anyhow::Context as _;
 use outlast_engine::Survival;
 use outlast_expressions::value;
+use outlast_lineage::Digest;
 use outlast_node::Name;
+use reqwest::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
-use crate::client::{Client, Connection, exit_of};
+use crate::client::{Client, Connection, Refused, exit_of};
 use crate::exit::{Exit, Failure};
 use crate::fault;
 use crate::input::{self, Document};
@@ -57,6 +59,8 @@ struct Definition {
     namespace: String,
     name: String,
     version: String,
+    /// The digest of the document, if it is given: its version may mean another one.
+    digest: Option<Digest>,
 }
 
 /// Starts it, and waits for its end if wanted.
@@ -100,6 +104,9 @@ async fn start(
     body.insert("namespace".to_owned(), json!(definition.namespace));
     body.insert("workflow".to_owned(), json!(definition.name));
     body.insert("version".to_owned(), json!(definition.version));
+    if let Some(digest) = definition.digest {
+        body.insert("digest".to_owned(), json!(digest.to_string()));
+    }
     body.insert("input".to_owned(), input);
     let Arguments { id, name, survival, .. } = arguments;
     for (name, value) in [("id", id), ("name", name), ("survival", survival)] {
@@ -188,14 +195,23 @@ fn document_at(flow: &str) -> anyhow::Result<Option<Document>> {
     if path.is_file() || looks_like_a_file { Document::read(path).map(Some) } else { Ok(None) }
 }
 
+/// Has the node know the document, which was accepted.
 async fn register(client: &Client, document: &Document) -> anyhow::Result<Definition> {
-    let registered = client
-        .post_document(&["v1", "definitions"], &document.text)
-        .await
-        .with_context(|| format!("cannot register {}", document.file))?;
+    let program = document.report.program.as_ref().context("the document has problems")?;
+    match client.post_document(&["v1", "definitions"], &document.text).await {
+        // Its version means another text. Whoever starts it is told so, unless it was started before, as this text.
+        Err(error) if is_conflict(&error) => {}
+        registered => {
+            registered.with_context(|| format!("cannot register {}", document.file))?;
+        }
+    }
     let [namespace, name, version] =
-        ["namespace", "name", "version"].map(|name| table::text(&registered, name));
-    Ok(Definition { namespace, name, version })
+        [&program.namespace, &program.name, &program.version].map(ToOwned::to_owned);
+    Ok(Definition { namespace, name, version, digest: Some(program.digest) })
+}
+
+fn is_conflict(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == StatusCode::CONFLICT)
 }
 
 fn parse_name(text: &str) -> Result<Definition, Failure> {
@@ -211,5 +227,5 @@ fn parse_name(text: &str) -> Result<Definition, Failure> {
         return Err(wrong());
     }
     let [namespace, name, version] = [namespace, name, version].map(ToOwned::to_owned);
-    Ok(Definition { namespace, name, version })
+    Ok(Definition { namespace, name, version, digest: None })
 }

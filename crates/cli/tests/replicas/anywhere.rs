@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -409,6 +410,40 @@ fn a_definition_is_known_at_every_node() {
         let said = talk(second, &[list]);
         assert!(said.contains(&format!("no answer from {gone}")), "{list}: {said}");
     }
+}
+
+#[test]
+fn the_text_that_lost_its_version_to_another_one_in_a_cut_is_not_started_as_that_one() {
+    let cluster = Cluster::of(2);
+    let [first, second] = &cluster.nodes[..] else { panic!("two nodes") };
+    let cut = first.ask("PUT", "/v1/faults", &json!({ "block": [second.id] }));
+    assert_eq!(cut.0, 204, "{cut:?}");
+    let texts = ["go", "now"].map(|kind| {
+        cluster
+            .file(&format!("{kind}.yaml"), &LISTENER.replace("type: go", &format!("type: {kind}")))
+    });
+    let digest = |known: &Json| known["digest"].as_str().unwrap().to_owned();
+    let add = |node: &Node, text| {
+        digest(&node.said(&["definitions", "add", "--json", Path::to_str(text).unwrap()]))
+    };
+    let mut known = [(add(first, &texts[0]), &texts[0]), (add(second, &texts[1]), &texts[1])];
+    known.sort();
+    let [(meant, by_all), (lost, by_none)] = known;
+    let healed = first.ask("PUT", "/v1/faults", &json!({ "block": [] }));
+    assert_eq!(healed.0, 204, "{healed:?}");
+    for node in [first, second] {
+        until("the same text is meant everywhere", || {
+            // Lists are those of all nodes; what is read is what the node itself means.
+            let known = node.ask("GET", "/v1/definitions/test/listener/1.0.0", &Json::Null).1;
+            digest(&known) == meant
+        });
+        let refused = talk(node, &["start", by_none.to_str().unwrap()]);
+        assert!(refused.contains("version 1.0.0 is registered with another text"), "{refused}");
+        assert!(refused.contains(&meant[..16]) && refused.contains(&lost[..16]), "{refused}");
+        start(node, by_all, &[]);
+    }
+    let listed = first.said(&["ps", "--json"]);
+    assert_eq!(listed["executions"].as_array().map(Vec::len), Some(2), "{listed}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use outlast_lineage::Digest;
 use outlast_workflow::Program;
 use outlast_workflow::program::bundle;
 
-use crate::{Definition, DefinitionSummary, Position, WorkflowVersion};
+use crate::{Definition, DefinitionSummary, Position, Refusal, WorkflowVersion};
 
 /// A definition, compiled.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Definitions {
         let named = |defined: &&Arc<Defined>| {
             defined.definition.namespace == namespace && defined.definition.name == name
         };
-        if let WorkflowVersion::Digest(digest) = version {
+        if let WorkflowVersion::Digest(digest) | WorkflowVersion::Pinned { digest, .. } = version {
             return self.by_digest.get(digest).filter(named);
         }
         let versions = self.versions.get(&(namespace.to_owned(), name.to_owned()))?;
@@ -86,6 +86,26 @@ impl Definitions {
             _ => versions.last_key_value()?.1,
         };
         self.by_digest.get(digest)
+    }
+
+    /// Refuses a document if its version means another one here. Whoever has it would have the other one started.
+    pub(super) fn check_meant(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: &str,
+        digest: Digest,
+    ) -> Result<(), Refusal> {
+        let meant = self.find(namespace, name, &WorkflowVersion::Exactly(version.to_owned()));
+        let Some(meant) = meant.map(|meant| meant.definition.digest) else { return Ok(()) };
+        if meant == digest {
+            return Ok(());
+        }
+        let (meant, digest) = (meant.short(), digest.short());
+        Err(Refusal::Conflict(format!(
+            "{namespace}/{name} version {version} is registered with another text (digest {meant:016x}…, and \
+             {digest:016x}… of this one); give the document a new version"
+        )))
     }
 
     /// All definitions of a namespace, or of all, that are in the records up to one, in order of

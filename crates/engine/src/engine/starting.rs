@@ -53,17 +53,13 @@ impl Engine {
             return Err(Refusal::Invalid(reason.to_owned()));
         }
         let digest = program.digest;
+        let Program { namespace, name, version, .. } = &*program;
+        // Also of a text that is known: two nodes may have registered one each, and one of them is meant.
+        self.definitions.check_meant(namespace, name, version, digest)?;
         if let Some(known) = self.definitions.get(&digest) {
             let after = Some(known.position);
             step.reply(after, caller, Reply::Defined { digest, new: false });
             return Ok(());
-        }
-        let version = WorkflowVersion::Exactly(program.version.clone());
-        if self.definitions.find(&program.namespace, &program.name, &version).is_some() {
-            return Err(Refusal::Conflict(format!(
-                "{}/{} version {} is registered with another text; give the document a new version",
-                program.namespace, program.name, program.version
-            )));
         }
         let definition = Definition {
             digest,
@@ -111,6 +107,9 @@ impl Engine {
         if let Some(id) = self.started_before(&ask, digest)? {
             self.acknowledge_start(step, caller, id, false);
             return Ok(());
+        }
+        if let WorkflowVersion::Pinned { version, digest } = &ask.version {
+            self.definitions.check_meant(&ask.namespace, &ask.workflow, version, *digest)?;
         }
         let defined = self.definitions.find(&ask.namespace, &ask.workflow, &ask.version).cloned();
         let Some(defined) = defined else {
@@ -283,6 +282,9 @@ fn is_meant(defined: &Defined, ask: &StartAsk) -> bool {
         WorkflowVersion::Latest => true,
         WorkflowVersion::Exactly(version) => *version == known.version,
         WorkflowVersion::Digest(digest) => [known.digest, defined.document].contains(digest),
+        WorkflowVersion::Pinned { version, digest } => {
+            *version == known.version && *digest == defined.document
+        }
     };
     version && known.namespace == ask.namespace && known.name == ask.workflow
 }

@@ -10,7 +10,7 @@ use outlast_engine::{
     Ask, Condition, Detail, Filter, Reply, StartAsk, Summary, Survival, Which, WorkflowVersion,
 };
 use outlast_expressions::{Value, value};
-use outlast_lineage::{ExecutionId, NodeId};
+use outlast_lineage::{Digest, ExecutionId, NodeId};
 use serde::Deserialize;
 use serde_json::Value as JsonValue;
 use utoipa::{IntoParams, ToSchema};
@@ -39,6 +39,9 @@ pub(super) struct StartRequest {
     workflow: String,
     /// The definition's version; the latest if none is given.
     version: Option<String>,
+    /// The digest of the document that is meant, beside `version`: nothing is started if that version means another
+    /// one, as it may where two nodes that did not hear of each other registered different texts.
+    digest: Option<String>,
     /// Its input; an empty object if none is given.
     #[schema(value_type = Option<Object>)]
     input: Option<JsonValue>,
@@ -78,7 +81,7 @@ pub(super) struct Selection {
         (status = 201, description = "It is started", body = model::Started),
         (status = 200, description = "It was started before", body = model::Started),
         (status = 404, description = "There is no such definition", body = Problem),
-        (status = 409, description = "The id or name is taken, or there are fewer nodes than replicas", body = Problem),
+        (status = 409, description = "The id or name is taken, the version means another document than `digest`, or there are fewer nodes than replicas", body = Problem),
         (status = 429, description = "The namespace has used up its share", body = Problem),
         (status = 504, description = "Too few of the nodes that are to hold it answer in time; asking again by an id or a name starts nothing twice", body = Problem),
         (status = 507, description = "The disk is full", body = Problem),
@@ -88,7 +91,7 @@ pub(super) async fn start(
     State(api): State<Arc<Api>>,
     payload: Payload,
 ) -> Result<(StatusCode, Json<model::Started>), Problem> {
-    let known = ["namespace", "workflow", "version", "input", "id", "name", "survival"];
+    let known = ["namespace", "workflow", "version", "digest", "input", "id", "name", "survival"];
     let ask = start_ask(&api, &payload.members(&known)?)?;
     match acknowledged(&api, Ask::Start(Box::new(ask)), Awaited::Start).await? {
         Reply::Started { execution, definition, new } => {
@@ -183,11 +186,25 @@ fn start_ask(api: &Api, body: &Members) -> Result<StartAsk, Problem> {
         name: name.transpose()?.map(Into::into),
         namespace: needed("namespace")?,
         workflow: needed("workflow")?,
-        version: WorkflowVersion::of(body.text("version")?.as_deref().unwrap_or("latest")),
+        version: version_of(body)?,
         input: body.get("input").cloned().unwrap_or_else(|| value::object([])),
         salt: random::bytes(),
         survival: survival.transpose()?,
     })
+}
+
+/// Which version is to be started, and which document it is to be.
+fn version_of(body: &Members) -> Result<WorkflowVersion, Problem> {
+    let version = body.text("version")?;
+    let Some(digest) = body.text("digest")? else {
+        return Ok(WorkflowVersion::of(version.as_deref().unwrap_or("latest")));
+    };
+    let digest = Digest::parse(&digest)
+        .ok_or_else(|| Problem::invalid("`digest` is 64 hexadecimal digits"))?;
+    match version.map(|version| WorkflowVersion::of(&version)) {
+        Some(WorkflowVersion::Exactly(version)) => Ok(WorkflowVersion::Pinned { version, digest }),
+        _ => Err(Problem::invalid("with `digest`, `version` says which version it is")),
+    }
 }
 
 /// Executions in order of their ids, a page at a time.
