@@ -96,9 +96,17 @@ impl Connection {
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct Refused {
-    /// The kind of the problem.
     pub(crate) status: StatusCode,
+    /// The kind of the problem.
+    kind: String,
     reason: String,
+}
+
+impl Refused {
+    /// Whether the node says that it will be otherwise in a moment, by itself.
+    pub(crate) fn may_pass(&self) -> bool {
+        ["urn:outlast:problem:not-yet", "urn:outlast:problem:leaderless"].contains(&&*self.kind)
+    }
 }
 
 /// A node that can be asked.
@@ -271,7 +279,10 @@ impl Client {
             StatusCode::UNAUTHORIZED => anyhow!("{reason}\n  {}", self.token_advice()),
             StatusCode::BAD_REQUEST => Failure::usage(reason).into(),
             StatusCode::INSUFFICIENT_STORAGE => Failure::storage(reason).into(),
-            _ => Refused { status, reason }.into(),
+            _ => {
+                let kind = text("type").unwrap_or_default().to_owned();
+                Refused { status, kind, reason }.into()
+            }
         }
     }
 

@@ -86,6 +86,9 @@ pub enum Refusal {
     /// The execution is not in a state in which this can be done (409).
     #[error("{0}")]
     NotPossible(String),
+    /// The same, until something that is under way is done: asking again in a moment may help (409).
+    #[error("{0}")]
+    NotYet(String),
     /// The same as far as this node knows; but it reaches no majority of those who hold the execution, and they may
     /// have gone on without it (504).
     #[error(

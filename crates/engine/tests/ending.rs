@@ -211,7 +211,7 @@ fn faulted_and_not_known_to_all() -> Cluster {
 
 fn refusal(cluster: &mut Cluster, ask: Ask) -> String {
     match cluster.node(3).ask(ask) {
-        Reply::Refused(Refusal::NotPossible(reason)) => reason,
+        Reply::Refused(Refusal::NotPossible(reason) | Refusal::NotYet(reason)) => reason,
         other => panic!("refused, not {other:?}"),
     }
 }
@@ -223,11 +223,17 @@ fn what_is_over_is_not_changed_before_all_know_of_it_and_that_is_said() {
     let which = Which::Id(id(1));
     let retry = Ask::Retry(which.clone());
     let compensate = Ask::Compensate { which: which.clone(), reason: "no".to_owned() };
-    for ask in [retry.clone(), compensate, Ask::Delete(which)] {
+    let delete = Ask::Delete(which);
+    for ask in [retry.clone(), compensate, delete.clone()] {
         let reason = refusal(&mut cluster, ask);
         let later = "before all nodes that hold it together know of its end; ask again then";
         assert!(reason.ends_with(later), "{reason}");
     }
+    let deleted = cluster.node(3).ask(delete);
+    assert!(
+        matches!(deleted, Reply::Refused(Refusal::NotYet(_))),
+        "worth asking again: {deleted:?}"
+    );
     cluster.revive(1);
     cluster.run(10 * SECOND);
     assert_eq!(cluster.node(3).ask(retry), Reply::Done, "as was said");

@@ -354,6 +354,46 @@ fn what_goes_on_in_one_copy_is_deleted_in_none() {
 }
 
 #[test]
+fn whoever_was_told_of_an_end_can_delete_it_in_the_same_breath() {
+    let cluster = Cluster::of(4);
+    let flow = line_of(&cluster, "h");
+    for node in cluster.nodes.iter().cycle().take(8) {
+        let mut starting = node.command(&["start", "--wait", "--survival", "passive:3"]);
+        let told = starting.arg(&flow).output().unwrap();
+        assert!(told.status.success(), "{told:?}");
+        let said = String::from_utf8_lossy(&told.stderr);
+        let execution = said.trim_start_matches("execution ").trim();
+        let deleted = node.command(&["delete", execution]).output().unwrap();
+        assert!(deleted.status.success(), "{deleted:?}");
+    }
+}
+
+#[test]
+fn what_nobody_leads_is_not_deleted_and_not_said_to_be_led_or_unknown() {
+    let mut cluster = Cluster::of(4);
+    let nap = cluster.file("nap.yaml", NAP);
+    let execution = start(&cluster.nodes[0], &nap, &["--survival", "passive:3"]);
+    let shown = cluster.nodes[0].said(&["show", &execution, "--json"]);
+    let held = shown["nodes"].as_array().unwrap();
+    let (holders, others): (Vec<usize>, Vec<usize>) =
+        (0..4).partition(|node| held.contains(&json!(cluster.nodes[*node].id)));
+    // The one that is left has no majority to lead with.
+    let lost = [holders[0], holders[1]].map(|node| {
+        cluster.nodes[node].kill();
+        cluster.nodes[node].id.clone()
+    });
+    let asked = &cluster.nodes[others[0]];
+    let deleting = || asked.command(&["delete", &execution, "--force"]).output().unwrap();
+    let mut said = String::new();
+    until("it is not waited for those that are lost", || {
+        said = String::from_utf8(deleting().stderr).unwrap();
+        said.contains("nobody leads the execution")
+    });
+    assert!(lost.iter().all(|node| said.contains(node)), "{said}");
+    assert!(said.contains("nothing was done"), "{said}");
+}
+
+#[test]
 fn one_id_or_name_that_is_asked_for_everywhere_at_once_is_one_execution() {
     let cluster = Cluster::of(4);
     let nap = cluster.file("nap.yaml", NAP);

@@ -253,7 +253,7 @@ impl Engine {
             return Err(self.not_ended(id));
         } else if entry.custody.is_some() {
             let reason = format!("can not be deleted {HELD_TOGETHER}");
-            return Err(Refusal::NotPossible(format!("execution {id} {reason}")));
+            return Err(Refusal::NotYet(format!("execution {id} {reason}")));
         } else if entry.held {
             "can still be rolled back by its parent; it can be deleted when that has ended"
         } else if entry.parked {

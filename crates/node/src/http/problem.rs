@@ -75,6 +75,13 @@ impl Problem {
         Self { kind, title, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
+    /// What is under way stands in the way, for a moment.
+    fn not_yet(detail: impl Into<String>) -> Self {
+        let (kind, title) = ("urn:outlast:problem:not-yet", "It is not possible yet");
+        let retry_after = Some(1);
+        Self { kind, title, retry_after, ..Self::new(StatusCode::CONFLICT, detail) }
+    }
+
     /// The engine answered something else than was asked.
     pub(super) fn unexpected(reply: &Reply) -> Self {
         tracing::error!(?reply, "a reply that was not asked for");
@@ -119,6 +126,7 @@ const fn named(status: StatusCode) -> (&'static str, &'static str) {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match &refusal {
+            Refusal::NotYet(reason) => return Self::not_yet(reason),
             Refusal::UnknownExecution(_) | Refusal::UnknownDefinition(_) => StatusCode::NOT_FOUND,
             Refusal::Forgotten(_) => StatusCode::GONE,
             Refusal::Conflict(_)

@@ -14,7 +14,7 @@ use outlast_lineage::NodeId;
 
 use super::copies::{self, without_word};
 use super::giving_up;
-use super::one::{decoded, unknown};
+use super::one::{NOT_LED_HERE, decoded, leaderless, unknown};
 use super::{Api, CHANGE_TIME_MAX, Problem, Whole, ask_all, response, text_of};
 use crate::relay::Relay;
 
@@ -56,6 +56,10 @@ pub(super) async fn answer(
     let refused = is(StatusCode::CONFLICT);
     let done = answers.iter().position(|it| it.status().is_success());
     let gone = is(StatusCode::GONE);
+    // It is held, has not ended, and nobody who answers leads it: to nobody is it unknown, and nobody else leads it.
+    if refused.or(done).is_none() && is(NOT_LED_HERE).is_some() {
+        return Err(Problem::leaderless(leaderless(None, &silent)));
+    }
     let copies = if done.is_some() { copies.as_deref() } else { Some(&[][..]) };
     let missed = missed(&silent, copies);
     if refused.is_none() && !missed.is_empty() {

@@ -31,7 +31,7 @@ const WAIT_TIME: Duration = Duration::from_secs(20);
 /// What is answered by a node on which an execution has not ended in time, or which is about to stop.
 const NOT_YET: [StatusCode; 2] = [StatusCode::GATEWAY_TIMEOUT, StatusCode::SERVICE_UNAVAILABLE];
 /// Says that this node does not lead the execution.
-const NOT_LED_HERE: StatusCode = StatusCode::MISDIRECTED_REQUEST;
+pub(super) const NOT_LED_HERE: StatusCode = StatusCode::MISDIRECTED_REQUEST;
 /// What is answered by a node that does not have an execution, or not any more.
 const NOT_HERE: [StatusCode; 2] = [StatusCode::NOT_FOUND, StatusCode::GONE];
 
@@ -60,6 +60,9 @@ pub(super) async fn answer_passed(
     let Subject::One(execution, _) = subject else { return next.run(request).await };
     if is_change(request.method()) {
         match place(api, relay, execution).await {
+            // What has lost its end nobody leads: whoever is left of those that held it gives up its own copy.
+            Ok(Place::There(_) | Place::Leaderless(_))
+                if request.method() == Method::DELETE && lacks_its_end(api, execution).await => {}
             Ok(Place::There(_) | Place::Leaderless(_)) => return not_led_here(),
             // Every copy can be deleted; but only one of them goes on.
             Ok(Place::Over(here)) if request.method() != Method::DELETE => {
@@ -78,6 +81,15 @@ pub(super) async fn answer_passed(
 
 fn not_led_here() -> Response {
     Problem::new(NOT_LED_HERE, "another node leads the execution").into_response()
+}
+
+/// Whether its end was decided on, and this node lacks it.
+async fn lacks_its_end(api: &Api, execution: &str) -> bool {
+    let Ok(which) = which(&decoded(execution)) else { return false };
+    match api.node.ask(Ask::Show(which)).await {
+        Ok(Reply::Shown(shown)) => shown.summary.holders.is_some_and(|it| it.end_is_missing),
+        _ => false,
+    }
 }
 
 /// Answers a request about an execution.
@@ -224,7 +236,7 @@ async fn change(
 }
 
 /// Why nobody could make a change, as far as this node can tell, and what to do.
-fn leaderless(standstill: Option<&str>, silent: &[String]) -> String {
+pub(super) fn leaderless(standstill: Option<&str>, silent: &[String]) -> String {
     let who = "`outlast cluster status` says who is there";
     match (standstill, silent) {
         (Some(why), _) => {
