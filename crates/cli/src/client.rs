@@ -19,6 +19,9 @@ const DEFAULT_NODE: &str = "http://127.0.0.1:7180";
 /// How long a connection may take to stand; a node that is there answers at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How often a node says that it is there to whoever waits for an end. Several nodes may pass the wait on, so it is
+/// not asked for more often.
+const SIGN_WITHIN: Duration = Duration::from_secs(10);
 /// What is asked for changes nothing, or was done already.
 const LOOK: bool = false;
 /// How the cause begins if what answers does not speak HTTP.
@@ -103,6 +106,11 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
+    /// Whether the node says that it is there, and has no answer yet.
+    fn is_no_answer_yet(&self) -> bool {
+        self.kind == "urn:outlast:problem:no-answer-yet"
+    }
+
     /// Whether the node says that it will be otherwise in a moment, by itself.
     pub(crate) fn may_pass(&self) -> bool {
         ["urn:outlast:problem:not-yet", "urn:outlast:problem:leaderless"].contains(&&*self.kind)
@@ -145,6 +153,21 @@ impl Client {
         query: &[(&str, String)],
     ) -> anyhow::Result<Json> {
         self.read_json(self.get_response(path, query).await?).await
+    }
+
+    /// Asks for something that may come in a long time. The node says on the same connection that it is there: it
+    /// may have none to spare for whoever asks that beside it, because others wait on all of them.
+    pub(crate) async fn get_late(&self, path: &[&str]) -> anyhow::Result<Json> {
+        let Patience { quiet, silence } = self.patience;
+        let patience = Patience { quiet: quiet + SIGN_WITHIN, silence };
+        let prefer = format!("wait={}", SIGN_WITHIN.as_secs());
+        loop {
+            let request = self.request(Method::GET, path, &[]).header("prefer", &prefer);
+            match self.send_with(&patience, request).await {
+                Err(error) if error.downcast_ref().is_some_and(Refused::is_no_answer_yet) => {}
+                answered => return self.read_json(answered?).await,
+            }
+        }
     }
 
     /// Asks for something that is no JSON.
@@ -216,9 +239,18 @@ impl Client {
     }
 
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
+        self.send_with(&self.patience, request).await
+    }
+
+    async fn send_with(
+        &self,
+        patience: &Patience,
+        request: RequestBuilder,
+    ) -> anyhow::Result<Response> {
         let request = request.build().context("the request cannot be made")?;
         let is_change = request.method() != Method::GET;
-        let answered = self.answered(self.http.execute(request), is_change).await?;
+        let sent = self.http.execute(request);
+        let answered = self.answered_with(patience, sent, is_change).await?;
         let response = answered.map_err(|error| self.unreachable(&error))?;
         if response.status().is_success() {
             return Ok(response);
@@ -232,12 +264,21 @@ impl Client {
         answer: impl Future<Output = T>,
         is_change: bool,
     ) -> anyhow::Result<T> {
+        self.answered_with(&self.patience, answer, is_change).await
+    }
+
+    async fn answered_with<T>(
+        &self,
+        patience: &Patience,
+        answer: impl Future<Output = T>,
+        is_change: bool,
+    ) -> anyhow::Result<T> {
         let shows_life = async || {
             // It may have room for few connections: this one is not to stay.
             let health = self.request(Method::GET, &["health"], &[]).header("connection", "close");
             health.send().await.is_ok()
         };
-        let answered = self.patience.wait_for(answer, shows_life).await;
+        let answered = patience.wait_for(answer, shows_life).await;
         answered.map_err(|Silent| anyhow!(silent_at(&self.node, is_change)))
     }
 
@@ -399,7 +440,7 @@ pub(crate) fn token_in(directory: &Path) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
     use std::thread;
 
@@ -455,6 +496,35 @@ mod tests {
         let changed = runtime.block_on(client.post(&["v1", "cluster", "drain"], &Json::Null));
         let changed = changed.unwrap_err().to_string();
         assert!(changed.contains("may still be done there"), "{changed}");
+    }
+
+    #[test]
+    fn an_end_is_waited_for_while_the_node_says_that_there_is_none_yet() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let node = thread::spawn(move || {
+            // One connection, as if it took no other.
+            let (mut stream, _) = listener.accept().unwrap();
+            let not_yet = r#"{"type":"urn:outlast:problem:no-answer-yet"}"#;
+            for (status, body) in [("504 -", not_yet), ("504 -", not_yet), ("200 OK", "{}")] {
+                let mut asked = Vec::new();
+                while !asked.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    asked.extend(byte);
+                }
+                let asked = String::from_utf8(asked).unwrap();
+                assert!(asked.contains("prefer: wait=10\r\n"), "{asked}");
+                let length = body.len();
+                write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}")
+                    .unwrap();
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let client = Client::at(address).unwrap();
+        let path = ["v1", "executions", "order", "wait"];
+        assert_eq!(runtime.block_on(client.get_late(&path)).unwrap(), serde_json::json!({}));
+        node.join().unwrap();
     }
 
     #[test]

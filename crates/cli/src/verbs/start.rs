@@ -126,7 +126,7 @@ async fn wait(
     let path = ["v1", "executions", id, "wait"];
     let waiting = async {
         tell!("execution {id}");
-        client.get(&path, &[]).await
+        client.get_late(&path).await
     };
     let waited = tokio::select! {
         // First, so that whoever has read the id may interrupt.

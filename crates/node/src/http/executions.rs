@@ -270,7 +270,8 @@ fn leader_of(summary: &Summary) -> Option<NodeId> {
     holders.and_then(|holders| holders.leader)
 }
 
-/// Wait for the end of an execution.
+/// Wait for the end of an execution. With the header `Prefer: wait=SECONDS` it is said after that time that there is
+/// no answer yet (504, `urn:outlast:problem:no-answer-yet`).
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/wait", tag = "executions",
     params(("execution" = String, Path)),

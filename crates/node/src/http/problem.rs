@@ -82,6 +82,14 @@ impl Problem {
         Self { kind, title, retry_after, ..Self::new(StatusCode::CONFLICT, detail) }
     }
 
+    /// There is no answer within the time in which whoever asks would hear something.
+    pub(super) fn no_answer_yet() -> Self {
+        let (kind, title) = ("urn:outlast:problem:no-answer-yet", "There is no answer yet");
+        let detail =
+            "there is no answer yet, and the request prefers not to wait for longer; ask again";
+        Self { kind, title, ..Self::new(StatusCode::GATEWAY_TIMEOUT, detail) }
+    }
+
     /// The engine answered something else than was asked.
     pub(super) fn unexpected(reply: &Reply) -> Self {
         tracing::error!(?reply, "a reply that was not asked for");

@@ -1,6 +1,7 @@
 //! Connections: accepted within bounds, and closed when their other end is too slow. When the server stops,
 //! whoever waits for an answer gets one, and streams that have no end of their own are broken off.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
@@ -142,7 +143,9 @@ async fn serve(
     }
 }
 
-/// Answers a request, also if the server stops before there is an answer. Who only waits is told at once.
+/// Answers a request, also if the server stops before there is an answer. Who only waits is told at once; and who
+/// waits and would hear from time to time that the node is there (`Prefer: wait=SECONDS`, RFC 7240) is told that
+/// there is no answer yet, on the connection that it has.
 async fn until_stopped(
     State(mut stopping): State<watch::Receiver<bool>>,
     request: Request,
@@ -155,6 +158,13 @@ async fn until_stopped(
         told_to_stop(&mut stopping).await;
         tokio::time::sleep(patience).await;
     };
+    let within = preferred_wait(request.headers()).filter(|_| is_look);
+    let no_answer_yet = async {
+        match within {
+            Some(within) => tokio::time::sleep(within).await,
+            None => pending().await,
+        }
+    };
     tokio::select! {
         biased;
         response = next.run(request) => broken_off_by_a_stop(response, for_stream),
@@ -162,7 +172,16 @@ async fn until_stopped(
             true => Problem::new(StatusCode::SERVICE_UNAVAILABLE, STOPS).into_response(),
             false => Problem::new(StatusCode::GATEWAY_TIMEOUT, STOPS_MEANWHILE).into_response(),
         },
+        () = no_answer_yet => Problem::no_answer_yet().into_response(),
     }
+}
+
+/// Within which time whoever asks would hear something.
+fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
+    let preferences = headers.get_all("prefer").iter().filter_map(|it| it.to_str().ok());
+    let mut preferences = preferences.flat_map(|it| it.split([',', ';']));
+    let seconds = preferences.find_map(|it| it.trim().strip_prefix("wait="))?;
+    seconds.trim().parse().ok().filter(|seconds| 0 < *seconds).map(Duration::from_secs)
 }
 
 /// An answer that goes on, such as a stream of events, would keep the server from stopping for as long as

@@ -10,6 +10,19 @@ use serde_json::json;
 use crate::server::{Running, answer};
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whoever_prefers_to_hear_something_meanwhile_is_told_that_there_is_no_answer_yet() {
+    let running = Running::start().await;
+    let id = running.start_waiting("late").await;
+    let waiting = running.request(Method::GET, &format!("/v1/executions/{id}/wait"));
+    let (status, said) = answer(waiting.header("prefer", "respond-async, wait=1")).await;
+    assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{said}");
+    assert_eq!(said["type"], "urn:outlast:problem:no-answer-yet", "{said}");
+    let (_, shown) = running.get(&format!("/v1/executions/{id}")).await;
+    assert_eq!(shown["condition"], "waiting", "it is not affected");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_execution_is_started_shown_told_of_an_event_and_waited_for() {
     let running = Running::start().await;
     let id = running.start_waiting("one").await;
