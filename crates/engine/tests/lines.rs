@@ -177,8 +177,12 @@ fn lost_line(provider: Provider) -> (Cluster, (ExecutionId, Ticket, Request)) {
 fn history(cluster: &mut Cluster, node: u64) -> Vec<Happening> {
     let records = cluster.node(node).journal.iter().map(|bytes| Record::decode(bytes).unwrap());
     let told = records.filter_map(|record| match record.kind {
-        RecordKind::Custodial(custodial) if custodial.execution == id(1) => Some(custodial.told().read()),
-        RecordKind::Advanced(advanced) if advanced.of == Some(id(1)) => Some(advanced.happenings.read()),
+        RecordKind::Custodial(custodial) if custodial.execution == id(1) => {
+            Some(custodial.told().read())
+        }
+        RecordKind::Advanced(advanced) if advanced.of == Some(id(1)) => {
+            Some(advanced.happenings.read())
+        }
         _ => None,
     });
     told.flatten().collect()

@@ -14,7 +14,8 @@ use super::custody::Custody;
 use super::entry::{Origin, State};
 use super::{Engine, Step, Work, sizes};
 use crate::{
-    Action, Advanced, Condition, Happenings, Position, Publication, RecordKind, Report, Sent, Subject,
+    Action, Advanced, Condition, Happenings, Position, Publication, RecordKind, Report, Sent,
+    Subject,
 };
 
 /// What a record says of the cause of an advance, besides the delta.

@@ -15,8 +15,8 @@ use super::entry::{Entry, Origin, State, encode_state};
 use super::running::{sent_by, touches_parking};
 use super::{Engine, Step, Work, sizes};
 use crate::{
-    Ask, Caller, Condition, Definition, Happenings, Parent, Position, Quota, RecordKind, Refusal, Reply,
-    StartAsk, Started, Subject, Survival, WorkflowVersion,
+    Ask, Caller, Condition, Definition, Happenings, Parent, Position, Quota, RecordKind, Refusal,
+    Reply, StartAsk, Started, Subject, Survival, WorkflowVersion,
 };
 
 /// An execution that may be started: everything has been checked.

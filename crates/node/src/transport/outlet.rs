@@ -74,7 +74,9 @@ impl Outlet {
             Err(TryLockError::WouldBlock) => return queue.call(),
         };
         // Without a connection it waits for one.
-        let Some(writing) = open.as_mut().filter(|writing| !writing.is_left_to_task) else { return };
+        let Some(writing) = open.as_mut().filter(|writing| !writing.is_left_to_task) else {
+            return;
+        };
         let waits = AT_ONCE_BYTES_MAX < queue.bytes()
             || !matches!(
                 writing.poll(queue, counters, &mut Context::from_waker(Waker::noop())),
