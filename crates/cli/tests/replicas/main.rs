@@ -3,6 +3,7 @@
 mod anywhere;
 mod bereaved;
 mod events;
+mod hearsay;
 mod holders;
 mod nested;
 mod nodes;

@@ -155,6 +155,11 @@ impl Node {
         self.process.kill();
     }
 
+    /// Sends it a signal, such as `STOP` and `CONT`.
+    pub(crate) fn signal(&self, signal: &str) {
+        self.process.signal(signal);
+    }
+
     /// Asks it to end, and waits until it has.
     pub(crate) fn stop(&mut self) {
         self.process.stop();
