@@ -7,11 +7,10 @@ mod driver;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::people::{parked, resolve};
 use cluster::{Cluster, Provider, kind, program_of};
 use driver::{id, text, wait};
-use outlast_engine::{
-    Ask, Condition, Input, ParkedFilter, Phase, Reply, Strategy, Survival, Which,
-};
+use outlast_engine::{Ask, Condition, Input, Phase, Strategy, Survival, Which};
 use outlast_lineage::{ExecutionId, NodeId};
 use outlast_workflow::program::Kind;
 use outlast_workflow::{Answer, Fault, FaultKind, Request, Resolution, TaskId, Ticket};
@@ -32,22 +31,6 @@ enum Comes {
 
 fn names(calls: &[(u64, String)]) -> Vec<&str> {
     calls.iter().map(|(_, name)| name.as_str()).collect()
-}
-
-fn filter() -> ParkedFilter {
-    ParkedFilter { which: Some(Which::Id(id(1))), ..ParkedFilter::default() }
-}
-
-fn parked(cluster: &mut Cluster, node: u64) -> usize {
-    match cluster.node(node).ask(Ask::Parked(filter())) {
-        Reply::Parked(items) => items.len(),
-        other => panic!("{other:?}"),
-    }
-}
-
-fn resolve(cluster: &mut Cluster, node: u64, resolution: Resolution) {
-    let told = cluster.node(node).ask(Ask::Resolve { filter: filter(), resolution });
-    assert!(matches!(&told, Reply::Resolved(items) if items.len() == 1), "{told:?}");
 }
 
 fn conditions(cluster: &mut Cluster) -> [Condition; 3] {

@@ -7,10 +7,11 @@ mod driver;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::people::{parked, resolve};
 use cluster::{Cluster, Provider, program_of};
 use driver::{id, text};
 use outlast_engine::{
-    Ask, Caller, Condition, Input, ParkedFilter, Phase, Refusal, Reply, Strategy, Survival, Which,
+    Ask, Caller, Condition, Input, Phase, Refusal, Reply, Strategy, Survival, Which,
 };
 use outlast_lineage::NodeId;
 use outlast_workflow::program::Kind;
@@ -20,23 +21,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn names(calls: &[(u64, String)]) -> Vec<(u64, &str)> {
     calls.iter().map(|(node, name)| (*node, name.as_str())).collect()
-}
-
-fn filter() -> ParkedFilter {
-    ParkedFilter { which: Some(Which::Id(id(1))), ..ParkedFilter::default() }
-}
-
-fn parked(cluster: &mut Cluster, node: u64) -> usize {
-    match cluster.node(node).ask(Ask::Parked(filter())) {
-        Reply::Parked(items) => items.len(),
-        other => panic!("{other:?}"),
-    }
-}
-
-fn resolve(cluster: &mut Cluster, node: u64, resolution: Resolution) {
-    let ask = Ask::Resolve { filter: filter(), resolution };
-    let told = cluster.node(node).ask(ask);
-    assert!(matches!(&told, Reply::Resolved(items) if items.len() == 1), "{told:?}");
 }
 
 fn condition(cluster: &mut Cluster, node: u64) -> Condition {

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod kind;
+pub(crate) mod people;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
